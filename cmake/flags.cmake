@@ -1,0 +1,56 @@
+# Flags of every target, carried by the interface library di_flags.
+#
+# Results must not depend on compiler liberties: no -ffast-math, no contraction into fused multiply-adds (a kernel that wants
+# one writes it), no -march=native. Code for newer instruction sets lives in files of its own, named by suffix, and is
+# reached only after a look at the processor.
+
+set(CMAKE_C_STANDARD 17)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_C_FLAGS_RELEASE "-O3 -DNDEBUG")
+set(CMAKE_C_FLAGS_DEBUG "-O1 -g -fno-omit-frame-pointer")
+
+add_library(di_flags INTERFACE)
+target_compile_definitions(di_flags INTERFACE _GNU_SOURCE)
+target_compile_options(di_flags INTERFACE
+    -ffp-contract=off -fno-math-errno
+    -Wall -Wextra -Wconversion -Wshadow -Wvla -Wstrict-prototypes
+    # __FILE__ stays relative to the source tree, so that messages and binaries name no machine's folders.
+    "-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=")
+target_include_directories(di_flags INTERFACE
+    $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/src>)
+
+if(NOT DI_FUZZ)
+    # A libFuzzer entry point has no header.
+    target_compile_options(di_flags INTERFACE -Wmissing-prototypes)
+endif()
+
+if(DI_WERROR)
+    target_compile_options(di_flags INTERFACE -Werror)
+endif()
+
+if(DI_SANITIZE)
+    target_compile_options(di_flags INTERFACE -fsanitize=${DI_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    target_link_options(di_flags INTERFACE -fsanitize=${DI_SANITIZE})
+    if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+        # gcc's flow analysis is misled by the inserted checks.
+        target_compile_options(di_flags INTERFACE -Wno-maybe-uninitialized)
+    endif()
+endif()
+
+# Suffix of a file name -> flags of that file. The processor check in front of it must ask for all of them.
+set(di_isa_avx2 -mavx2 -mfma -mbmi -mbmi2 -mlzcnt -mpopcnt -mf16c)
+set(di_isa_avx512 ${di_isa_avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)
+set(di_isa_vnni ${di_isa_avx512} -mavx512vnni -mavx512vbmi -mavx512bf16)
+set(di_isa_amx ${di_isa_vnni} -mamx-tile -mamx-int8 -mamx-bf16)
+
+function(di_isa_flags)
+    foreach(file ${ARGN})
+        if(file MATCHES "_(avx2|avx512|vnni|amx)\\.c$" AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+            set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS "${di_isa_${CMAKE_MATCH_1}}")
+        endif()
+    endforeach()
+endfunction()

@@ -1,0 +1,75 @@
+# A room is src/<room>/*.c: one object library di_<room>. Three libraries are made of the rooms of the engine:
+#   deepinfer_static  libdeepinfer.a, one object in which only di_ symbols are visible (room prefixes can't collide with a user's)
+#   deepinfer_shared  libdeepinfer.so
+#   deepinfer_int     every symbol visible to the linker; for tests, fuzzers and benches, never installed
+# The command is tools/*.c over the public API, plus the rooms it may use besides (core, server, router).
+
+set(di_library_rooms core ops cpu comm model tokenizer recipe grammar image kv engine chat)
+set(di_program_rooms server router)
+
+set(di_library_targets "")
+set(di_library_objects "")
+foreach(room ${di_library_rooms} ${di_program_rooms})
+    file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${room}/*.c)
+    if(NOT files OR (DI_ROOMS AND NOT room IN_LIST DI_ROOMS))
+        continue()
+    endif()
+    add_library(di_${room} OBJECT ${files})
+    target_link_libraries(di_${room} PRIVATE di_flags di_deps)
+    di_isa_flags(${files})
+    if(room IN_LIST di_library_rooms)
+        list(APPEND di_library_targets di_${room})
+        list(APPEND di_library_objects $<TARGET_OBJECTS:di_${room}>)
+    endif()
+endforeach()
+
+if(NOT di_library_targets)
+    message(FATAL_ERROR "no sources under src/ (DI_ROOMS='${DI_ROOMS}')")
+endif()
+
+add_library(deepinfer_int STATIC ${di_library_objects})
+target_link_libraries(deepinfer_int PUBLIC di_flags di_deps)
+
+if(DI_LOCALIZE AND NOT DI_SANITIZE)
+    set(whole ${CMAKE_BINARY_DIR}/deepinfer.o)
+    add_custom_command(OUTPUT ${whole}
+        COMMAND ${CMAKE_LINKER} -r -o ${whole} ${di_library_objects}
+        COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${whole}
+        DEPENDS ${di_library_targets} ${di_library_objects}
+        COMMAND_EXPAND_LISTS VERBATIM COMMENT "Linking deepinfer.o, only di_ symbols visible")
+    add_library(deepinfer_static STATIC ${whole})
+else()
+    add_library(deepinfer_static STATIC ${di_library_objects})
+endif()
+set_target_properties(deepinfer_static PROPERTIES OUTPUT_NAME deepinfer LINKER_LANGUAGE C EXPORT_NAME static)
+target_include_directories(deepinfer_static PUBLIC
+    $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+target_link_libraries(deepinfer_static PRIVATE di_deps)
+
+if(DI_SHARED)
+    add_library(deepinfer_shared SHARED ${di_library_objects})
+    set_target_properties(deepinfer_shared PROPERTIES OUTPUT_NAME deepinfer EXPORT_NAME shared LINKER_LANGUAGE C
+        VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+    target_include_directories(deepinfer_shared PUBLIC
+        $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+    target_link_libraries(deepinfer_shared PRIVATE di_flags di_deps)
+endif()
+
+file(GLOB di_tool_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/*.c)
+if(di_tool_files AND NOT DI_ROOMS)
+    add_executable(deepinfer_cli ${di_tool_files})
+    set_target_properties(deepinfer_cli PROPERTIES OUTPUT_NAME deepinfer)
+    target_link_libraries(deepinfer_cli PRIVATE di_flags)
+    foreach(room ${di_program_rooms})
+        if(TARGET di_${room})
+            target_sources(deepinfer_cli PRIVATE $<TARGET_OBJECTS:di_${room}>)
+        endif()
+    endforeach()
+    if(DI_LOCALIZE AND NOT DI_SANITIZE)
+        # core once more, because libdeepinfer.a hides its own copy.
+        add_library(deepinfer_core STATIC $<TARGET_OBJECTS:di_core>)
+        target_link_libraries(deepinfer_cli PRIVATE deepinfer_core deepinfer_static di_deps)
+    else()
+        target_link_libraries(deepinfer_cli PRIVATE deepinfer_int)
+    endif()
+endif()
