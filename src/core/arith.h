@@ -1,0 +1,23 @@
+/* arith.h - checked integer arithmetic for values that come from outside. True means "fits", result in *out. */
+#ifndef CORE_ARITH_H
+#define CORE_ARITH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+static inline bool ar_add(size_t a, size_t b, size_t *out) { return !__builtin_add_overflow(a, b, out); }
+static inline bool ar_mul(size_t a, size_t b, size_t *out) { return !__builtin_mul_overflow(a, b, out); }
+
+/* Zeroed array of n elements; NULL when n * size overflows or memory is short. n == 0 gives a non-NULL pointer. */
+static inline void *ar_calloc(size_t n, size_t size)
+{
+    size_t bytes;
+    if (!ar_mul(n, size, &bytes)) {
+        return NULL;
+    }
+    return calloc(1, bytes != 0 ? bytes : 1);
+}
+
+#endif

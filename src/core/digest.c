@@ -1,0 +1,29 @@
+/* digest.c - see digest.h. The only file that sees OpenSSL's digest interface. */
+#include "core/digest.h"
+
+#include "core/err.h"
+
+#include <openssl/evp.h>
+
+di_status digest_sha256(const void *data, size_t size, uint8_t out[DIGEST_BYTES], di_error *err)
+{
+    uint8_t digest[EVP_MAX_MD_SIZE];
+    unsigned int digest_size = 0;
+    if (EVP_Digest(data, size, digest, &digest_size, EVP_sha256(), NULL) != 1 || digest_size != DIGEST_BYTES) {
+        return err_set(err, DI_E_INTERNAL, "SHA-256 is not available in the installed OpenSSL");
+    }
+    for (size_t i = 0; i < DIGEST_BYTES; i++) {
+        out[i] = digest[i];
+    }
+    return DI_OK;
+}
+
+void digest_hex(const uint8_t digest[DIGEST_BYTES], char out[DIGEST_HEX_BYTES])
+{
+    static const char digits[] = "0123456789abcdef";
+    for (size_t i = 0; i < DIGEST_BYTES; i++) {
+        out[2 * i] = digits[digest[i] >> 4];
+        out[2 * i + 1] = digits[digest[i] & 15];
+    }
+    out[DIGEST_HEX_BYTES - 1] = '\0';
+}

@@ -1,0 +1,13 @@
+/* digest.h - SHA-256 (wraps OpenSSL). */
+#ifndef CORE_DIGEST_H
+#define CORE_DIGEST_H
+
+#include <deepinfer/base.h>
+
+#define DIGEST_BYTES 32
+#define DIGEST_HEX_BYTES 65
+
+di_status digest_sha256(const void *data, size_t size, uint8_t out[DIGEST_BYTES], di_error *err);
+void digest_hex(const uint8_t digest[DIGEST_BYTES], char out[DIGEST_HEX_BYTES]);
+
+#endif
