@@ -1,8 +1,8 @@
-/* json.h - JSON documents of outside origin (wraps json-c; no other room sees that library).
+/* json.h - JSON documents of outside origin.
  *
- * js_parse first scans the text itself (json_scan.h): strict RFC 8259, UTF-8 checked, lone surrogates, duplicate keys
- * and nesting beyond the limit refused, because json-c 0.16 silently accepts or alters those. Key order is kept, and
- * numbers keep their spelling. A document is immutable after parsing and may be read by any thread. */
+ * js_parse reads strict RFC 8259 (json_scan.h does the scanning): UTF-8 checked, lone surrogates, numbers beyond the double range,
+ * duplicate keys and nesting beyond the limit refused. Key order is kept, and numbers keep their spelling.
+ * A document is one block of memory, immutable after parsing, and may be read by any thread. */
 #ifndef CORE_JSON_H
 #define CORE_JSON_H
 
@@ -14,7 +14,8 @@ typedef struct js_value js_value; /* borrowed from its document */
 typedef enum js_kind { JS_NULL, JS_BOOL, JS_INT, JS_NUMBER, JS_STRING, JS_ARRAY, JS_OBJECT } js_kind;
 
 typedef struct js_limits {
-    int max_depth; /* containers inside containers; 0 = 64 */
+    int max_depth;             /* containers inside containers; 0 = 64, at most JSC_MAX_DEPTH */
+    bool last_duplicate_wins; /* as common API servers do: the last value, at the first position; else an error */
 } js_limits;
 
 /* `name` goes into messages ("config.json: line 3: duplicate key "a""). Errors: DI_E_FORMAT, DI_E_MEMORY, DI_E_LIMIT. */
@@ -23,7 +24,7 @@ void js_free(js_doc *doc);
 const js_value *js_root(const js_doc *doc);
 
 /* Readers below never fail: a NULL value has kind JS_NULL, length 0. JS_INT is an integer that fits int64_t; every other
- * number is JS_NUMBER (js_number gives the nearest double for both). */
+ * number is JS_NUMBER, "-0" included (js_number gives the nearest double for both). */
 js_kind js_kind_of(const js_value *value);
 const char *js_kind_name(js_kind kind); /* "string" */
 size_t js_length(const js_value *value); /* array elements, object members or string bytes */
@@ -32,9 +33,15 @@ const js_value *js_at(const js_value *array, size_t i);
 bool js_bool(const js_value *value);
 int64_t js_int(const js_value *value);
 double js_number(const js_value *value);
-const char *js_string(const js_value *value, size_t *length); /* NUL-terminated; may hold NUL inside: use length */
+const char *js_string(const js_value *value, size_t *length); /* NUL-terminated; may hold NUL inside: use length; "" for other kinds */
 
-/* Object members in document order: i-th key and value. O(1) when called with rising i. */
+/* A number as the text spelled it ("1e-7"); NULL for other kinds. */
+const char *js_spelling(const js_value *value, size_t *length);
+
+/* Object members in document order: i-th key and value, O(1). js_get is O(log members). */
 const js_value *js_member(const js_value *object, size_t i, const char **key);
+
+/* Key of a value that is an object member, with its length (it may hold NUL inside); NULL otherwise. */
+const char *js_key(const js_value *member, size_t *length);
 
 #endif

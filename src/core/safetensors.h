@@ -2,7 +2,8 @@
  *
  * A file of hostile origin is a normal case: every size is checked with overflow-safe arithmetic before use, names must be
  * unique, extents in order of offset must tile the data without gap or overlap, and shape x dtype must equal the extent.
- * Reading maps the file; nothing but the header is touched. Immutable after opening, any thread. */
+ * Reading maps the file; nothing but the header is touched. Immutable after opening, any thread. A file that somebody shortens
+ * while it is open raises SIGBUS on access, as with every mapping: checkpoints are replaced by renaming, not rewritten. */
 #ifndef CORE_SAFETENSORS_H
 #define CORE_SAFETENSORS_H
 
@@ -29,7 +30,7 @@ typedef struct st_tensor {
 
 typedef struct st_file st_file;
 
-/* `label` is what messages call the file (its base name). Errors name tensor and file: DI_E_IO, DI_E_FORMAT,
+/* Messages call the file by its base name (`label` below). Errors name tensor and file: DI_E_IO, DI_E_FORMAT,
  * DI_E_UNSUPPORTED (a dtype not listed above), DI_E_MEMORY. */
 di_status st_open(const char *path, st_file **out, di_error *err);
 void st_close(st_file *file);
@@ -40,8 +41,8 @@ di_status st_open_header(const char *header, size_t header_size, size_t data_siz
 
 const char *st_label(const st_file *file);
 size_t st_count(const st_file *file);
-const st_tensor *st_at(const st_file *file, size_t i); /* in file order */
-const st_tensor *st_find(const st_file *file, const char *name); /* NULL when absent; O(1) */
+const st_tensor *st_at(const st_file *file, size_t i); /* in the order of the header */
+const st_tensor *st_find(const st_file *file, const char *name); /* NULL when absent; O(log count) */
 
 /* Writer: collects borrowed tensors, then writes the file (ordered by falling element size, then by call order; header padded to
  * 8 bytes). The data pointers must stay valid until st_write returns. */
