@@ -1,0 +1,250 @@
+/* tok_int.h - inside of the tokenizer room.
+ *
+ * A di_tokenizer is built once (tok_json.c reads, tok_build.c builds) and is then only read, except for its list of idle
+ * scratches, which a mutex guards. All tables are flat arrays without pointers.
+ *
+ * Words: a *piece* is what the pre-tokenizer cuts, a *product* is the id that a merge makes, a *base* token is one of
+ * model.vocab, an *added* token one of added_tokens. */
+#ifndef TOKENIZER_TOK_INT_H
+#define TOKENIZER_TOK_INT_H
+
+#include "tokenizer/tok_class.h"
+#include "tokenizer/tokenizer.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#define TOK_MAX_IDS (1 << 20)               /* ids fit 20 bits, which tok_pairs relies on */
+#define TOK_MAX_TOKEN_BYTES 65535u          /* spelling of one token */
+#define TOK_MAX_TEXT ((size_t)1 << 30)      /* text of one encode call */
+#define TOK_MAX_FILE ((size_t)256 << 20)    /* tokenizer.json */
+#define TOK_NONE (-1)
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "keys are built from little-endian loads");
+
+/* Private flag beside the public DI_TOKEN_*: a base token that is spelled literally, not in the byte alphabet. */
+#define TOK_LITERAL 0x80u
+
+/* ---- tables (tok_table.c) ---- */
+
+/* Merges: (left id, right id) -> product. Open addressing; a slot packs left:20 right:20 product:20, 0 is empty (no product
+ * has id 0). */
+typedef struct tok_pairs {
+    uint64_t *slots;
+    unsigned shift; /* 64 - log2(number of slots) */
+} tok_pairs;
+
+/* Byte string -> id of a reachable base token. A slot holds 32 bits of hash and id + 1; the bytes lie in the token table. */
+typedef struct tok_pieces {
+    uint64_t *slots;
+    unsigned shift;
+} tok_pieces;
+
+di_status tok_pairs_init(tok_pairs *pairs, size_t n, di_error *err);
+/* False when the pair is there already. */
+bool tok_pairs_add(tok_pairs *pairs, int32_t left, int32_t right, int32_t product);
+
+static inline uint64_t tok_pair_hash(uint64_t key)
+{
+    key *= 0x9E3779B97F4A7C15u;
+    return key ^ key >> 32;
+}
+
+static inline int32_t tok_pairs_find(const tok_pairs *pairs, int32_t left, int32_t right)
+{
+    const uint64_t key = (uint64_t)(uint32_t)left << 20 | (uint32_t)right;
+    const size_t mask = SIZE_MAX >> pairs->shift;
+    size_t i = (size_t)(tok_pair_hash(key) * 0x9E3779B97F4A7C15u >> pairs->shift);
+    for (;; i = (i + 1) & mask) {
+        const uint64_t slot = pairs->slots[i];
+        if (slot >> 20 == key && slot != 0) {
+            return (int32_t)(slot & 0xFFFFF);
+        }
+        if (slot == 0) {
+            return TOK_NONE;
+        }
+    }
+}
+
+di_status tok_pieces_init(tok_pieces *pieces, size_t n, di_error *err);
+/* False when a token with these bytes is there already. */
+bool tok_pieces_add(di_tokenizer *tok, int32_t id);
+int32_t tok_pieces_find(const di_tokenizer *tok, const uint8_t *s, size_t n);
+
+uint64_t tok_hash(const uint8_t *s, size_t n);
+
+/* ---- added tokens (tok_added.c) ---- */
+
+/* A byte trie over all spellings. Children of a node form a list. HF searches the tokens with normalized = false first and the
+ * others in what remains, so a node has one id for each pass. */
+#define TOK_PASSES 2
+
+typedef struct tok_node {
+    uint32_t child;   /* first child, 0 = none (the root is nobody's child) */
+    uint32_t sibling; /* next child of the same parent, 0 = none */
+    int32_t id[TOK_PASSES];
+    uint8_t byte;
+} tok_node;
+
+typedef struct tok_added {
+    tok_node *nodes; /* nodes[0] is the root */
+    uint32_t n_nodes;
+    uint32_t capacity;
+    uint32_t first[TOK_PASSES][256]; /* child of the root by byte where this pass has a token under it, else 0 */
+    uint8_t lead[TOK_PASSES][2];     /* the bytes a spelling can start with, when there are at most two (n_lead) */
+    int n_lead[TOK_PASSES];
+} tok_added;
+
+typedef struct tok_match {
+    size_t begin;
+    size_t end;
+    int32_t id;
+} tok_match;
+
+di_status tok_added_init(tok_added *added, di_error *err);
+void tok_added_fini(tok_added *added);
+di_status tok_added_add(tok_added *added, const uint8_t *s, size_t n, int32_t id, int pass, di_error *err);
+int32_t tok_added_find(const tok_added *added, const uint8_t *s, size_t n);
+/* Leftmost-longest match of the pass in s[begin, end). False when there is none. */
+bool tok_added_next(const tok_added *added, int pass, const uint8_t *s, size_t begin, size_t end, tok_match *out);
+
+/* ---- pre-tokenizer (tok_pre.c, tok_cut.c) ---- */
+
+/* End of the piece that starts at s[i], i < n. Stateless: i must be a piece boundary. */
+size_t tok_piece_end(const uint8_t *s, size_t n, size_t i);
+
+/* True when plain text may be encoded in two parts, s[0, i) and s[i, n), whatever else it holds (tokenizer.md 8). Valid UTF-8
+ * and a character boundary at i assumed; true at both ends. */
+bool tok_is_cut(const uint8_t *s, size_t n, size_t i);
+
+/* The last cut in (from, at], or `from` when there is none. Prefers the last line start in the range. */
+size_t tok_cut_before(const uint8_t *s, size_t n, size_t from, size_t at);
+
+/* ---- merging (tok_bpe.c, tok_heap.c) ---- */
+
+/* Where ids go; n counts on past capacity. */
+typedef struct tok_out {
+    int32_t *ids;
+    size_t capacity;
+    size_t n;
+} tok_out;
+
+static inline void tok_emit(tok_out *out, int32_t id)
+{
+    if (out->n < out->capacity) {
+        out->ids[out->n] = id;
+    }
+    out->n++;
+}
+
+/* 32 bytes: the bytes of a piece of at most TOK_CACHED_BYTES and its length, and the ids it gives. */
+#define TOK_CACHED_BYTES 15u
+#define TOK_CACHED_IDS 4
+
+typedef struct tok_entry {
+    uint64_t low;
+    uint64_t high; /* the length is the top byte; 0 = empty */
+    int32_t ids[TOK_CACHED_IDS]; /* TOK_NONE after the last */
+} tok_entry;
+
+#define TOK_CACHE_LOG2 16
+
+/* What one encode call needs beside the tables. Owner: the call that took it; idle ones wait at the tokenizer. */
+typedef struct tok_scratch {
+    struct tok_scratch *next;
+    tok_entry *cache;     /* [1 << TOK_CACHE_LOG2] */
+    struct tok_symbol *symbols;
+    uint64_t *heap;
+    size_t n_symbols; /* capacity of both, grown by tok_heap.c */
+} tok_scratch;
+
+tok_scratch *tok_scratch_new(void); /* NULL: out of memory */
+void tok_scratch_free(tok_scratch *scratch);
+
+/* Encodes a piece of any length. `readable` bytes from s may be loaded (at least n). False when memory is short. */
+bool tok_bpe(const di_tokenizer *tok, tok_scratch *scratch, const uint8_t *s, size_t n, size_t readable, tok_out *out);
+
+/* The merge loop for long pieces, O(n log n), without the shortcut through the piece table. */
+bool tok_heap_merge(const di_tokenizer *tok, tok_scratch *scratch, const uint8_t *s, size_t n, tok_out *out);
+
+/* The merge loop for pieces up to TOK_SHORT_BYTES, likewise. Returns the number of ids. */
+#define TOK_SHORT_BYTES 32u
+size_t tok_short_merge(const di_tokenizer *tok, const uint8_t *s, size_t n, int32_t ids[TOK_SHORT_BYTES]);
+
+/* ---- the tokenizer ---- */
+
+struct di_tokenizer {
+    int32_t n_ids;
+    int32_t n_base; /* entries of model.vocab; base ids need not be contiguous, n_base is for messages and tests */
+    bool whole_pieces; /* every product encodes to itself, so that a piece that is a token is that token */
+    int32_t byte_id[256];
+    uint32_t *offset; /* [n_ids + 1] into bytes */
+    uint8_t *bytes;   /* spellings in order of id, then TOK_PAD bytes of padding */
+    uint8_t *flags;   /* [n_ids] DI_TOKEN_* and TOK_LITERAL */
+    tok_pairs pairs;
+    tok_pieces pieces;
+    tok_added added;
+    size_t max_token_bytes;
+    pthread_mutex_t lock; /* guards idle */
+    tok_scratch *idle;
+};
+
+#define TOK_PAD 64u
+
+static inline const uint8_t *tok_token(const di_tokenizer *tok, int32_t id, size_t *n)
+{
+    *n = tok->offset[id + 1] - tok->offset[id];
+    return tok->bytes + tok->offset[id];
+}
+
+tok_scratch *tok_scratch_take(const di_tokenizer *tok); /* NULL: out of memory */
+void tok_scratch_give(const di_tokenizer *tok, tok_scratch *scratch);
+
+/* ---- byte alphabet (tok_alphabet.c): GPT-2's printable stand-ins for the 256 bytes ---- */
+
+/* Decodes a spelling in the alphabet into out (at most n bytes). False when a character is outside it. */
+bool tok_alphabet_decode(const uint8_t *s, size_t n, uint8_t *out, size_t *n_out);
+/* Spells n bytes in the alphabet; out has room for 2n. Returns the length. */
+size_t tok_alphabet_encode(const uint8_t *s, size_t n, uint8_t *out);
+
+/* ---- loading ---- */
+
+typedef struct tok_slice {
+    uint32_t offset; /* into tok_source.text */
+    uint32_t size;
+} tok_slice;
+
+typedef struct tok_source_entry {
+    tok_slice spelling;
+    int32_t id;
+    bool normalized; /* added tokens only, and so is the next */
+    bool special;
+} tok_source_entry;
+
+typedef struct tok_source_merge {
+    tok_slice left;
+    tok_slice right;
+} tok_source_merge;
+
+/* What tokenizer.json says, unescaped, before it means anything. */
+typedef struct tok_source {
+    char *text;
+    size_t text_size;
+    tok_source_entry *vocab;
+    size_t n_vocab;
+    size_t vocab_capacity;
+    tok_source_merge *merges;
+    size_t n_merges;
+    size_t merges_capacity;
+    tok_source_entry *added;
+    size_t n_added;
+    size_t added_capacity;
+} tok_source;
+
+/* Reads the text of a tokenizer.json; `name` is for messages. Refuses every pipeline but the one implemented. */
+di_status tok_source_read(const char *json, size_t size, const char *name, tok_source *out, di_error *err);
+void tok_source_fini(tok_source *source);
+
+di_status tok_build(const tok_source *source, di_tokenizer **out, di_error *err);
+
+#endif

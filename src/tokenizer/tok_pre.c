@@ -1,0 +1,143 @@
+/* tok_pre.c - cuts text into pieces in one pass (tokenizer.md 4.2 and 4.3).
+ *
+ * The released pipeline splits three times: numbers in threes, runs of the CJK set, then one regular expression inside
+ * what is left. The third works inside a region: a stretch without numbers that lies wholly inside or outside the CJK
+ * set. Where a region ends can be told from the next character alone, so that nothing is scanned ahead, every piece can
+ * be found from its first byte without knowing what came before, and the whole pass is linear. */
+#include "tokenizer/tok_int.h"
+
+#define LETTERS (TOK_SET(TOK_L) | TOK_SET(TOK_M))
+#define SIGNS (TOK_SET(TOK_P) | TOK_SET(TOK_S))
+
+static inline bool ascii_letter(uint8_t c)
+{
+    return (uint8_t)((c | 0x20) - 'a') < 26;
+}
+
+static inline bool newline(uint8_t c)
+{
+    return c == '\n' || c == '\r';
+}
+
+/* ASCII punctuation and symbols: classes P and S below 0x80 are exactly the set that the regular expression lists. */
+static inline bool ascii_sign(uint8_t c)
+{
+    return c < 0x80 && tok_in(SIGNS, tok_ascii_kind[c]);
+}
+
+/* End of the run of characters from i whose kind is in `set`. */
+static size_t run_end(const uint8_t *s, size_t n, size_t i, unsigned set)
+{
+    while (i < n) {
+        const unsigned ascii = tok_ascii_kind[s[i]];
+        if (ascii != TOK_NOT_ASCII) {
+            if (!tok_in(set, ascii)) {
+                break;
+            }
+            i++;
+            continue;
+        }
+        size_t length;
+        if (!tok_in(set, tok_kind_at(s, n, i, &length))) {
+            break;
+        }
+        i += length;
+    }
+    return i;
+}
+
+/* A whitespace run: up to its last newline; else whole when the region ends behind it; else all but its last character,
+ * which leads the next piece. Whitespace is never in the CJK set, so a number or a CJK character ends the region. */
+static size_t match_space(const uint8_t *s, size_t n, size_t i)
+{
+    size_t newline_end = 0;
+    size_t last = i;
+    size_t j = i;
+    unsigned kind = TOK_W;
+    while (j < n) {
+        size_t length;
+        kind = tok_kind_at(s, n, j, &length);
+        if (kind != TOK_W) {
+            break;
+        }
+        last = j;
+        j += length;
+        if (newline(s[last])) {
+            newline_end = j;
+        }
+    }
+    if (newline_end != 0) {
+        return newline_end;
+    }
+    const bool region_ends = j == n || kind == TOK_N || (kind & TOK_CJK) != 0;
+    return region_ends || last == i ? j : last;
+}
+
+/* End of the first alternative that matches the character at i (its kind and length given); i when none does. */
+static size_t match(const uint8_t *s, size_t n, size_t i, unsigned kind, size_t length)
+{
+    const uint8_t c = s[i];
+    const unsigned cjk = kind & TOK_CJK;
+    const unsigned class = kind & TOK_CLASS_MASK;
+    const unsigned letters = LETTERS << cjk;
+    const size_t next = i + length;
+
+    if (ascii_sign(c) && next < n && ascii_letter(s[next])) {
+        size_t j = next + 1;
+        while (j < n && ascii_letter(s[j])) {
+            j++;
+        }
+        return j;
+    }
+    if (class == TOK_L || class == TOK_M) {
+        return run_end(s, n, next, letters);
+    }
+    if (class != TOK_P && class != TOK_S && !newline(c)) {
+        const size_t end = run_end(s, n, next, letters);
+        if (end != next) {
+            return end;
+        }
+    }
+    const size_t first = c == ' ' ? next : i;
+    const size_t signs_end = run_end(s, n, first, SIGNS << cjk);
+    if (signs_end != first) {
+        size_t j = signs_end;
+        while (cjk == 0 && j < n && newline(s[j])) {
+            j++;
+        }
+        return j;
+    }
+    return class == TOK_W ? match_space(s, n, i) : i;
+}
+
+size_t tok_piece_end(const uint8_t *s, size_t n, size_t i)
+{
+    size_t length;
+    unsigned kind = tok_kind_at(s, n, i, &length);
+    if (kind == TOK_N) {
+        for (int digits = 1; digits < 3 && i + length < n; digits++) {
+            i += length;
+            if (tok_kind_at(s, n, i, &length) != TOK_N) {
+                return i;
+            }
+        }
+        return i + length;
+    }
+    /* Characters that no alternative matches form one piece, up to the next match or the region's end. */
+    const size_t start = i;
+    const unsigned cjk = kind & TOK_CJK;
+    for (;;) {
+        const size_t end = match(s, n, i, kind, length);
+        if (end != i) {
+            return i == start ? end : i;
+        }
+        i += length;
+        if (i == n) {
+            return i;
+        }
+        kind = tok_kind_at(s, n, i, &length);
+        if (kind == TOK_N || (kind & TOK_CJK) != cjk) {
+            return i;
+        }
+    }
+}

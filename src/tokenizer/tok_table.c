@@ -1,0 +1,107 @@
+/* tok_table.c - the two hash tables behind encoding: merges by pair of ids, and base tokens by their bytes.
+ *
+ * Both use open addressing with linear probing at a load of at most one half and 8-byte slots, so that a look-up, which
+ * mostly misses, touches one cache line. They never grow: their size is known when they are made. */
+#include "tokenizer/tok_int.h"
+
+#include "core/arith.h"
+#include "core/err.h"
+
+#define MULTIPLIER 0x9E3779B97F4A7C15u
+
+/* Allocates at least 2n zeroed slots, a power of two. */
+static di_status new_slots(size_t n, uint64_t **slots, unsigned *shift, di_error *err)
+{
+    unsigned bits = 4;
+    while (((size_t)1 << bits) < 2 * n) {
+        bits++;
+    }
+    *slots = ar_calloc((size_t)1 << bits, sizeof **slots);
+    *shift = 64 - bits;
+    return *slots != NULL ? DI_OK : err_memory(err, "tokenizer table", sizeof **slots << bits);
+}
+
+di_status tok_pairs_init(tok_pairs *pairs, size_t n, di_error *err)
+{
+    return new_slots(n, &pairs->slots, &pairs->shift, err);
+}
+
+bool tok_pairs_add(tok_pairs *pairs, int32_t left, int32_t right, int32_t product)
+{
+    if (tok_pairs_find(pairs, left, right) != TOK_NONE) {
+        return false;
+    }
+    const uint64_t key = (uint64_t)(uint32_t)left << 20 | (uint32_t)right;
+    const size_t mask = SIZE_MAX >> pairs->shift;
+    size_t i = (size_t)(tok_pair_hash(key) * MULTIPLIER >> pairs->shift);
+    while (pairs->slots[i] != 0) {
+        i = (i + 1) & mask;
+    }
+    pairs->slots[i] = key << 20 | (uint32_t)product;
+    return true;
+}
+
+uint64_t tok_hash(const uint8_t *s, size_t n)
+{
+    uint64_t h = n * MULTIPLIER;
+    while (n >= 8) {
+        uint64_t word;
+        memcpy(&word, s, sizeof word);
+        h = (h ^ word) * MULTIPLIER;
+        h ^= h >> 32;
+        s += 8;
+        n -= 8;
+    }
+    if (n != 0) {
+        uint64_t word = 0;
+        memcpy(&word, s, n);
+        h = (h ^ word) * MULTIPLIER;
+        h ^= h >> 32;
+    }
+    return h * MULTIPLIER;
+}
+
+di_status tok_pieces_init(tok_pieces *pieces, size_t n, di_error *err)
+{
+    return new_slots(n, &pieces->slots, &pieces->shift, err);
+}
+
+/* The slot that holds these bytes, or the empty one where they belong. The index comes from the top bits of the hash, the
+ * stored part is the low half. */
+static uint64_t *piece_slot(const di_tokenizer *tok, const uint8_t *s, size_t n, uint64_t hash)
+{
+    const tok_pieces *pieces = &tok->pieces;
+    const size_t mask = SIZE_MAX >> pieces->shift;
+    for (size_t i = (size_t)(hash >> pieces->shift);; i = (i + 1) & mask) {
+        uint64_t *slot = &pieces->slots[i];
+        if (*slot == 0) {
+            return slot;
+        }
+        if (*slot >> 32 == (hash & 0xFFFFFFFF)) {
+            size_t size;
+            const uint8_t *bytes = tok_token(tok, (int32_t)(*slot & 0xFFFFFFFF) - 1, &size);
+            if (size == n && memcmp(bytes, s, n) == 0) {
+                return slot;
+            }
+        }
+    }
+}
+
+bool tok_pieces_add(di_tokenizer *tok, int32_t id)
+{
+    size_t n;
+    const uint8_t *s = tok_token(tok, id, &n);
+    const uint64_t hash = tok_hash(s, n);
+    uint64_t *slot = piece_slot(tok, s, n, hash);
+    if (*slot != 0) {
+        return false;
+    }
+    *slot = hash << 32 | ((uint64_t)id + 1);
+    return true;
+}
+
+int32_t tok_pieces_find(const di_tokenizer *tok, const uint8_t *s, size_t n)
+{
+    const uint64_t slot = *piece_slot(tok, s, n, tok_hash(s, n));
+    return slot == 0 ? TOK_NONE : (int32_t)(slot & 0xFFFFFFFF) - 1;
+}
