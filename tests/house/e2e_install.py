@@ -1,0 +1,126 @@
+"""The installed library as a stranger meets it: prefix, pkg-config, CMake package, symbols, paths."""
+import os
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+SOURCE = pathlib.Path(os.environ["DI_SOURCE_DIR"])
+BUILD = pathlib.Path(os.environ["DI_BUILD_DIR"])
+
+# Defines names that the library uses inside: they must not meet.
+CONSUMER = """
+#include <deepinfer/base.h>
+#include <stdio.h>
+
+int buf_init(void);
+int buf_init(void)
+{
+    return 7;
+}
+
+int main(void)
+{
+    printf("%s %s %d\\n", di_version(), di_status_name(DI_E_FORMAT), buf_init());
+    return 0;
+}
+"""
+
+CMAKE = """
+cmake_minimum_required(VERSION 3.25)
+project(consumer C)
+find_package(deepinfer {version} REQUIRED CONFIG)
+add_executable(with_static main.c)
+target_link_libraries(with_static PRIVATE deepinfer::static)
+add_executable(with_shared main.c)
+target_link_libraries(with_shared PRIVATE deepinfer::shared)
+"""
+
+
+def out(*command, **options):
+    done = subprocess.run([str(x) for x in command], capture_output=True, text=True, check=False, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def prefix(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("prefix")
+    out("cmake", "--install", BUILD, "--prefix", folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def version():
+    numbers = {}
+    for line in (SOURCE / "include/deepinfer/base.h").read_text(encoding="utf-8").splitlines():
+        words = line.split()
+        if words[:1] == ["#define"] and words[1].startswith("DI_VERSION_"):
+            numbers[words[1]] = words[2]
+    return ".".join(numbers["DI_VERSION_" + part] for part in ("MAJOR", "MINOR", "PATCH"))
+
+
+def pkg_config(prefix, *options):
+    path = next(prefix.rglob("pkgconfig"))
+    env = dict(os.environ, PKG_CONFIG_PATH=str(path))
+    return out("pkg-config", *options, "deepinfer", env=env).split()
+
+
+def test_only_public_symbols_leave_the_libraries(prefix):
+    static, shared = next(prefix.rglob("libdeepinfer.a")), next(prefix.rglob("libdeepinfer.so"))
+    for listing in (out("nm", "-g", "--defined-only", static), out("nm", "-D", "--defined-only", shared)):
+        names = [line.split()[-1] for line in listing.splitlines() if len(line.split()) == 3]
+        assert "di_version" in names
+        assert [n for n in names if not n.startswith("di_")] == []
+
+
+def test_every_function_of_the_public_headers_is_there(prefix):
+    declared = set()
+    for header in (prefix / "include/deepinfer").glob("*.h"):
+        text = header.read_text(encoding="utf-8").replace("\n", " ")
+        declared |= {part.split("(")[0].split()[-1].lstrip("*") for part in text.split("DI_API ")[1:] if "(" in part}
+    declared.discard("__attribute__")
+    listing = out("nm", "-D", "--defined-only", next(prefix.rglob("libdeepinfer.so")))
+    assert declared - {line.split()[-1] for line in listing.splitlines()} == set()
+
+
+def test_the_installed_files_name_no_folder_of_the_build(prefix):
+    for path in prefix.rglob("*"):
+        if path.is_file() and path.suffix != ".safetensors":
+            data = path.read_bytes()
+            assert str(SOURCE).encode() not in data, path
+            assert str(prefix).encode() not in data, path
+
+
+def test_the_demo_model_is_installed(prefix):
+    assert (prefix / "share/deepinfer/demo/config.json").is_file()
+
+
+@pytest.mark.parametrize("static", [True, False])
+def test_pkg_config_is_enough(prefix, version, tmp_path, static):
+    (tmp_path / "main.c").write_text(CONSUMER, encoding="utf-8")
+    assert pkg_config(prefix, "--modversion") == [version]
+    options = pkg_config(prefix, "--cflags", "--libs", *(["--static"] if static else []))
+    if static:
+        options = [str(next(prefix.rglob("libdeepinfer.a"))) if o == "-ldeepinfer" else o for o in options]
+    out("cc", "-std=c17", "-Wall", "-Werror", "main.c", "-o", "main", *options, cwd=tmp_path)
+    library_path = str(next(prefix.rglob("libdeepinfer.so")).parent)
+    text = out(tmp_path / "main", env=dict(os.environ, LD_LIBRARY_PATH=library_path))
+    assert text == f"{version} format 7\n"
+
+
+def test_the_cmake_package_is_enough(prefix, version, tmp_path):
+    (tmp_path / "main.c").write_text(CONSUMER, encoding="utf-8")
+    (tmp_path / "CMakeLists.txt").write_text(CMAKE.format(version=version), encoding="utf-8")
+    out("cmake", "-G", "Ninja", "-S", tmp_path, "-B", tmp_path / "b", f"-DCMAKE_PREFIX_PATH={prefix}")
+    out("cmake", "--build", tmp_path / "b")
+    for name in ("with_static", "with_shared"):
+        assert out(tmp_path / "b" / name) == f"{version} format 7\n"
+
+
+def test_the_prefix_can_be_moved(prefix, version, tmp_path):
+    moved = tmp_path / "moved"
+    shutil.copytree(prefix, moved, symlinks=True)
+    assert f"-I{moved}/include" in [os.path.normpath(o) if not o.startswith("-I") else "-I" + os.path.normpath(o[2:])
+                                    for o in pkg_config(moved, "--cflags")]
