@@ -1,0 +1,137 @@
+/* deepinfer/engine.h - sequences of tokens through a model: feed, step, sample.
+ *
+ *   di_engine_open(model) -> di_sequence_new -> di_sequence_feed(prompt)
+ *   loop: di_engine_step until di_sequence_ready; di_sequence_sample gives the next id and feeds it back
+ *
+ * An engine and its sequences belong to one thread at a time. Results do not depend on how tokens are fed or batched, on chunk size or thread
+ * count. Unstable until 1.0. */
+#ifndef DEEPINFER_ENGINE_H
+#define DEEPINFER_ENGINE_H
+
+#include <deepinfer/base.h>
+#include <deepinfer/model.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct di_engine di_engine;
+typedef struct di_sequence di_sequence;
+
+typedef struct di_engine_options {
+    const char *backend;  /* "auto" or NULL = the fastest one available; "ref", "cpu" ... */
+    int32_t n_threads;    /* 0 = all processors of this process */
+    int32_t chunk_tokens; /* most tokens of one forward pass; 0 = default (256) */
+    int64_t max_tokens;   /* longest sequence; 0 = the model's limit */
+    di_trace_fn trace;    /* NULL = off; with it every layer runs for every token */
+    void *trace_user;
+} di_engine_options;
+
+/* `options` may be NULL. The model must outlive the engine. Errors: DI_E_ARGUMENT, DI_E_UNSUPPORTED, DI_E_MEMORY, DI_E_DEVICE. */
+DI_API di_status di_engine_open(const di_model *model, const di_engine_options *options, di_engine **out, di_error *err);
+DI_API void di_engine_close(di_engine *engine); /* frees its sequences too */
+
+/* Name of the backend in use. Static string. */
+DI_API const char *di_engine_backend(const di_engine *engine);
+
+typedef struct di_engine_stats {
+    int64_t n_steps;
+    int64_t n_tokens;       /* tokens that went through the model */
+    int64_t sequence_bytes; /* memory held by sequences now */
+    int32_t n_threads;
+} di_engine_stats;
+
+DI_API void di_engine_get_stats(const di_engine *engine, di_engine_stats *out);
+
+/* Errors: DI_E_MEMORY. */
+DI_API di_status di_sequence_new(di_engine *engine, di_sequence **out, di_error *err);
+DI_API void di_sequence_free(di_sequence *sequence);
+
+/* Queues ids behind what was fed before. Errors: DI_E_ARGUMENT (an id outside the vocabulary; nothing is queued), DI_E_LIMIT (longer than
+ * max_tokens), DI_E_MEMORY. */
+DI_API di_status di_sequence_feed(di_sequence *sequence, const int32_t *ids, size_t n, di_error *err);
+
+/* The same with given embedding rows for some tokens (image spans, model.md 3.5.3, 3.9). */
+typedef struct di_input {
+    const int32_t *ids;        /* [n] */
+    size_t n;
+    const uint8_t *in_image;   /* [n] 1 = inside an image span; NULL = all text */
+    const uint16_t *embed;     /* [n, hidden_size] BF16 rows used where in_image; NULL = from the table */
+} di_input;
+
+DI_API di_status di_sequence_feed_input(di_sequence *sequence, const di_input *input, di_error *err);
+
+/* Wanted logits: by default those of the last fed token only. With `all` each later fed token's logits are kept. */
+DI_API di_status di_sequence_keep_logits(di_sequence *sequence, bool all, di_error *err);
+
+/* One forward pass over queued tokens of all sequences, at most chunk_tokens. *n_tokens = how many it ran (0: nothing was queued). */
+DI_API di_status di_engine_step(di_engine *engine, int32_t *n_tokens, di_error *err);
+
+/* Steps until the sequence has no queued tokens. */
+DI_API di_status di_sequence_run(di_sequence *sequence, di_error *err);
+
+/* True when everything fed went through the model, so that logits and samples of the last token are there. */
+DI_API bool di_sequence_ready(const di_sequence *sequence);
+DI_API int64_t di_sequence_length(const di_sequence *sequence); /* tokens fed, queued ones included */
+
+/* Logits [n, vocab_size] fp32 of the last n = *n_rows tokens that were run (1 unless keep_logits). Borrowed until the next step or feed.
+ * Errors: DI_E_STATE when not ready. */
+DI_API di_status di_sequence_logits(const di_sequence *sequence, const float **logits, int32_t *n_rows, di_error *err);
+
+/* Sends the caches of a ready sequence to the engine's trace ("cache.L0.window" ...), unpacked. Errors: DI_E_STATE. */
+DI_API di_status di_sequence_trace_caches(di_sequence *sequence, di_error *err);
+
+/* --- Sampling --------------------------------------------------------------------------------------------------------- */
+
+typedef struct di_logit_bias {
+    int32_t id;
+    float bias;
+} di_logit_bias;
+
+/* How the next token is chosen. Order: bias, penalties, temperature, min-p, top-k, top-p, then Gumbel-max with noise that is a
+ * function of (seed, position, token id) alone (architecture.md 5). Start from di_sampling_default. */
+typedef struct di_sampling {
+    float temperature;        /* 0 = greedy */
+    float top_p;              /* 1 = off */
+    float min_p;              /* 0 = off */
+    int32_t top_k;            /* 0 = off */
+    float repetition_penalty; /* 1 = off */
+    float presence_penalty;   /* 0 = off */
+    float frequency_penalty;  /* 0 = off */
+    uint64_t seed;
+    const di_logit_bias *bias; /* [n_bias], borrowed by di_sequence_set_sampling's copy */
+    size_t n_bias;
+    int32_t min_tokens;       /* ids in stop_ids cannot be chosen before this many tokens were sampled */
+    const int32_t *stop_ids;  /* [n_stop_ids] */
+    size_t n_stop_ids;
+    int32_t n_top_logprobs;   /* 0..20 */
+} di_sampling;
+
+DI_API void di_sampling_default(di_sampling *out); /* temperature 1, everything else off, seed 0 */
+
+#define DI_MAX_TOP_LOGPROBS 20
+
+typedef struct di_token_logprob {
+    int32_t id;
+    float logprob;
+} di_token_logprob;
+
+typedef struct di_sample {
+    int32_t id;
+    float logprob; /* of the raw logits (architecture.md 5) */
+    bool is_stop;  /* id is in stop_ids */
+    int32_t n_top;
+    di_token_logprob top[DI_MAX_TOP_LOGPROBS]; /* best first, ties to the lower id */
+} di_sample;
+
+/* Copies `sampling`. Errors: DI_E_ARGUMENT (names the field and its range), DI_E_MEMORY. */
+DI_API di_status di_sequence_set_sampling(di_sequence *sequence, const di_sampling *sampling, di_error *err);
+
+/* Chooses the next token of a ready sequence and feeds it. Penalties count the tokens sampled so far (repetition_penalty also those fed).
+ * Errors: DI_E_STATE when not ready, DI_E_LIMIT when the context is full, DI_E_FORMAT when the logits hold NaN. */
+DI_API di_status di_sequence_sample(di_sequence *sequence, di_sample *out, di_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
