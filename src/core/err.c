@@ -1,4 +1,5 @@
-/* err.c - see err.h. The message buffer has a fixed size, so reporting an error never allocates. */
+/* err.c - see err.h. The message buffer has a fixed size, so reporting an error never allocates. A message is one line whatever
+ * foreign text it quotes: control characters become spaces. */
 #include "core/err.h"
 
 #include "core/utf8.h"
@@ -7,9 +8,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* vsnprintf may have cut a character in two; what is left of it is removed. */
-static void cut_at_character(char *text, size_t capacity, int wanted)
+/* One line, and no half character at the end where vsnprintf has cut the text. */
+static void tidy(char *text, size_t capacity, int wanted)
 {
+    for (char *p = text; *p != '\0'; p++) {
+        if ((unsigned char)*p < 0x20 || *p == 0x7F) {
+            *p = ' ';
+        }
+    }
     if (wanted >= 0 && (size_t)wanted < capacity) {
         return;
     }
@@ -36,7 +42,7 @@ di_status err_set_at(di_error *err, di_status code, const char *file, int line, 
     va_start(args, format);
     const int wanted = vsnprintf(err->message, sizeof err->message, format, args);
     va_end(args);
-    cut_at_character(err->message, sizeof err->message, wanted);
+    tidy(err->message, sizeof err->message, wanted);
     return code;
 }
 
@@ -50,7 +56,7 @@ di_status err_set_errno_at(di_error *err, int errno_value, const char *file, int
     va_start(args, format);
     const int wanted = vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    cut_at_character(text, sizeof text, wanted);
+    tidy(text, sizeof text, wanted);
     char reason[128];
     return err_set_at(err, DI_E_IO, file, line, "%s: %s", text, strerror_r(errno_value, reason, sizeof reason));
 }
@@ -65,9 +71,9 @@ void err_prefix(di_error *err, const char *format, ...)
     va_start(args, format);
     int wanted = vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    cut_at_character(text, sizeof text, wanted);
+    tidy(text, sizeof text, wanted);
     char old[sizeof err->message];
     memcpy(old, err->message, sizeof old);
     wanted = snprintf(err->message, sizeof err->message, "%s: %s", text, old);
-    cut_at_character(err->message, sizeof err->message, wanted);
+    tidy(err->message, sizeof err->message, wanted);
 }

@@ -170,9 +170,6 @@ static const char *show(const js_value *value, char *out, size_t size)
         break;
     case JS_STRING:
         snprintf(out, size, "\"%s\"", js_string(value, NULL));
-        for (char *p = out; *p != '\0'; p++) { /* a message is one line */
-            *p = (unsigned char)*p < 0x20 ? ' ' : *p;
-        }
         break;
     case JS_BOOL:
         snprintf(out, size, "%s", js_bool(value) ? "true" : "false");
