@@ -1,0 +1,102 @@
+/* main.c - the `deepinfer` command: finds the subcommand and hands over.
+ *
+ * To add a command: write cmd_<name>.c, declare it in tools.h, add a row here. Exit codes: 0 done, 1 failed, 2 usage. */
+#include "tools.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *help;
+} command;
+
+static const command commands[] = {
+    {"tokenize", cmd_tokenize, "text to token ids and back"},
+};
+
+enum { N_COMMANDS = sizeof commands / sizeof commands[0], MAX_NAME = 31 };
+
+static void print_help(FILE *out)
+{
+    fprintf(out, "usage: deepinfer COMMAND [OPTION...]\n\n");
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        fprintf(out, "  %-12s %s\n", commands[i].name, commands[i].help);
+    }
+    fprintf(out, "\n`deepinfer COMMAND --help' explains one. Every option --some-name can also be given as DI_SOME_NAME in the\n"
+                 "environment. Exit codes: 0 done, 1 failed, 2 usage.\n");
+}
+
+/* Levenshtein distance of two names of at most MAX_NAME bytes, one row at a time. */
+static size_t distance(const char *a, const char *b)
+{
+    size_t row[MAX_NAME + 1];
+    const size_t n = strlen(b);
+    for (size_t j = 0; j <= n; j++) {
+        row[j] = j;
+    }
+    for (size_t i = 1; a[i - 1] != '\0'; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= n; j++) {
+            size_t best = diagonal + (a[i - 1] != b[j - 1]);
+            best = row[j] + 1 < best ? row[j] + 1 : best;
+            best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
+            diagonal = row[j];
+            row[j] = best;
+        }
+    }
+    return row[n];
+}
+
+static int unknown_command(const char *name)
+{
+    const command *nearest = NULL;
+    size_t least = 4; /* more than three edits is no misspelling */
+    for (size_t i = 0; i < N_COMMANDS && strlen(name) <= MAX_NAME; i++) {
+        const size_t d = distance(name, commands[i].name);
+        if (d < least) {
+            least = d;
+            nearest = &commands[i];
+        }
+    }
+    fprintf(stderr, "deepinfer: unknown command '%s'", name);
+    if (nearest != NULL) {
+        fprintf(stderr, "; did you mean '%s'?", nearest->name);
+    }
+    fprintf(stderr, "\nTry `deepinfer --help'.\n");
+    return CLI_USAGE;
+}
+
+int cli_fail(const di_error *err)
+{
+    fprintf(stderr, "deepinfer: %s\n", err->message);
+    return CLI_FAILED;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_help(stderr);
+        return CLI_USAGE;
+    }
+    const char *name = argv[1];
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+        print_help(stdout);
+        return CLI_OK;
+    }
+    if (strcmp(name, "--version") == 0) {
+        printf("deepinfer %s\n", di_version());
+        return CLI_OK;
+    }
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        if (strcmp(name, commands[i].name) == 0) {
+            char title[MAX_NAME + 16];
+            snprintf(title, sizeof title, "deepinfer %s", name);
+            argv[1] = title;
+            return commands[i].run(argc - 1, argv + 1);
+        }
+    }
+    return unknown_command(name);
+}

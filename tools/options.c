@@ -1,0 +1,271 @@
+/* options.c - see options.h. argp does the parsing, the help and the spelling mistakes; this file turns the table into argp's
+ * form, reads the environment with the same converters, and checks ranges. The idea of one table that feeds every source of
+ * options is curl's. */
+#include "options.h"
+
+#include "tools.h"
+
+#include "core/core.h"
+
+#include <argp.h>
+#include <ctype.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#define FIRST_KEY 0x1000 /* beyond every character, so that no option has a short form by accident */
+#define MAX_IDS_BYTES (256u << 20)
+
+void cli_parser_init(cli_parser *p, const char *args, size_t min_args, size_t max_args, const char *help)
+{
+    memset(p, 0, sizeof *p);
+    p->args = args;
+    p->help = help;
+    p->min_args = min_args;
+    p->max_args = max_args;
+}
+
+static cli_option *add(cli_parser *p, cli_kind kind, const char *name, const char *arg, const char *help)
+{
+    if (p->n_options == CLI_MAX_OPTIONS) {
+        abort(); /* the table of a command is a constant: raise CLI_MAX_OPTIONS */
+    }
+    cli_option *o = &p->options[p->n_options++];
+    o->kind = kind;
+    o->name = name;
+    o->arg = arg;
+    o->help = help;
+    return o;
+}
+
+void cli_add_flag(cli_parser *p, const char *name, bool *value, const char *help)
+{
+    add(p, CLI_FLAG, name, NULL, help)->value.flag = value;
+}
+
+void cli_add_string(cli_parser *p, const char *name, const char *arg, const char **value, const char *help)
+{
+    add(p, CLI_STRING, name, arg, help)->value.string = value;
+}
+
+void cli_add_int(cli_parser *p, const char *name, const char *arg, int64_t *value, int64_t min, int64_t max, const char *help)
+{
+    cli_option *o = add(p, CLI_INT, name, arg, help);
+    o->value.integer = value;
+    o->min = (double)min;
+    o->max = (double)max;
+}
+
+void cli_add_real(cli_parser *p, const char *name, const char *arg, double *value, double min, double max, const char *help)
+{
+    cli_option *o = add(p, CLI_REAL, name, arg, help);
+    o->value.real = value;
+    o->min = min;
+    o->max = max;
+}
+
+void cli_add_model(cli_parser *p, cli_engine_options *o)
+{
+    cli_add_string(p, "model", "DIR", &o->model, "checkpoint folder (default: the demo model)");
+}
+
+void cli_add_engine(cli_parser *p, cli_engine_options *o)
+{
+    cli_add_string(p, "backend", "NAME", &o->backend, "auto, or a backend by name");
+    cli_add_int(p, "threads", "N", &o->threads, 0, 1024, "worker threads; 0 = all processors");
+    cli_add_int(p, "chunk-tokens", "N", &o->chunk_tokens, 0, 1 << 20, "most tokens of one forward pass; 0 = default");
+    cli_add_int(p, "max-context", "N", &o->max_context, 0, INT64_C(1) << 40, "longest sequence in tokens; 0 = the model's limit");
+}
+
+/* --- Values ----------------------------------------------------------------------------------------------------------- */
+
+static bool read_flag(const char *text, bool *out)
+{
+    static const char *const yes[] = {"1", "true", "yes", "on"};
+    static const char *const no[] = {"0", "false", "no", "off"};
+    for (size_t i = 0; i < sizeof yes / sizeof yes[0]; i++) {
+        if (strcasecmp(text, yes[i]) == 0 || strcasecmp(text, no[i]) == 0) {
+            *out = strcasecmp(text, yes[i]) == 0;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Stores one value. On a mistake writes what is wrong with it to `why`. */
+static bool store(const cli_option *o, const char *text, char *why, size_t capacity)
+{
+    char *end = NULL;
+    errno = 0;
+    switch (o->kind) {
+    case CLI_FLAG:
+        if (text != NULL && !read_flag(text, o->value.flag)) {
+            snprintf(why, capacity, "'%s' is neither on nor off", text);
+            return false;
+        }
+        if (text == NULL) {
+            *o->value.flag = true;
+        }
+        return true;
+    case CLI_STRING:
+        *o->value.string = text;
+        return true;
+    case CLI_INT: {
+        const long long value = strtoll(text, &end, 10);
+        if (end == text || *end != '\0' || errno != 0 || (double)value < o->min || (double)value > o->max) {
+            snprintf(why, capacity, "'%s' is not a whole number from %.0f to %.0f", text, o->min, o->max);
+            return false;
+        }
+        *o->value.integer = value;
+        return true;
+    }
+    case CLI_REAL: {
+        const double value = strtod(text, &end);
+        if (end == text || *end != '\0' || !(value >= o->min && value <= o->max)) {
+            snprintf(why, capacity, "'%s' is not a number from %g to %g", text, o->min, o->max);
+            return false;
+        }
+        *o->value.real = value;
+        return true;
+    }
+    }
+    return false;
+}
+
+static const char *from_environment(const cli_option *o, char *name, size_t capacity)
+{
+    size_t n = (size_t)snprintf(name, capacity, "DI_%s", o->name);
+    for (size_t i = 3; i < n && i < capacity; i++) {
+        name[i] = name[i] == '-' ? '_' : (char)toupper((unsigned char)name[i]);
+    }
+    const char *text = getenv(name);
+    return text != NULL && text[0] != '\0' ? text : NULL;
+}
+
+/* --- Command line ----------------------------------------------------------------------------------------------------- */
+
+typedef struct parse_state {
+    cli_parser *parser;
+    char **args;
+    size_t n_args;
+} parse_state;
+
+static error_t on_option(int key, char *arg, struct argp_state *state)
+{
+    parse_state *s = state->input;
+    if (key >= FIRST_KEY && key < FIRST_KEY + (int)s->parser->n_options) {
+        const cli_option *o = &s->parser->options[key - FIRST_KEY];
+        char why[256];
+        if (!store(o, arg, why, sizeof why)) {
+            argp_error(state, "--%s: %s", o->name, why);
+        }
+        return 0;
+    }
+    switch (key) {
+    case ARGP_KEY_ARGS:
+        s->args = state->argv + state->next;
+        s->n_args = (size_t)(state->argc - state->next);
+        return 0;
+    case ARGP_KEY_END:
+        if (s->n_args < s->parser->min_args) {
+            argp_error(state, "missing argument: %s", s->parser->args);
+        }
+        if (s->n_args > s->parser->max_args) {
+            argp_error(state, "unexpected argument: %s", s->args[s->parser->max_args]);
+        }
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+void cli_parse(cli_parser *p, int argc, char **argv, char ***args, size_t *n_args)
+{
+    struct argp_option table[CLI_MAX_OPTIONS + 1];
+    memset(table, 0, sizeof table);
+    p->command = argv[0];
+    for (size_t i = 0; i < p->n_options; i++) {
+        const cli_option *o = &p->options[i];
+        table[i] = (struct argp_option){.name = o->name, .key = FIRST_KEY + (int)i, .arg = o->arg, .doc = o->help};
+        char name[64];
+        char why[256];
+        const char *text = from_environment(o, name, sizeof name);
+        if (text != NULL && !store(o, text, why, sizeof why)) {
+            exit(cli_usage(p, "environment variable %s: %s", name, why));
+        }
+    }
+    const struct argp argp = {.options = table, .parser = on_option, .args_doc = p->args, .doc = p->help};
+    parse_state state = {.parser = p};
+    argp_err_exit_status = CLI_USAGE; /* argp's own variable, its only way to choose the exit code */
+    argp_parse(&argp, argc, argv, 0, NULL, &state);
+    *args = state.args;
+    *n_args = state.n_args;
+}
+
+int cli_usage(const cli_parser *p, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    fprintf(stderr, "%s: ", p->command);
+    vfprintf(stderr, format, list);
+    fprintf(stderr, "\nTry `%s --help' for more information.\n", p->command);
+    va_end(list);
+    return CLI_USAGE;
+}
+
+/* --- Lists of ids ----------------------------------------------------------------------------------------------------- */
+
+static di_status parse_ids(const char *text, size_t size, const char *name, int32_t *ids, size_t *n, di_error *err)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < size;) {
+        const unsigned char c = (unsigned char)text[i];
+        if (isspace(c) || c == ',' || c == '[' || c == ']') {
+            i++;
+            continue;
+        }
+        int64_t id = 0;
+        const size_t start = i;
+        while (i < size && isdigit((unsigned char)text[i]) && id <= INT32_MAX) {
+            id = id * 10 + (text[i++] - '0');
+        }
+        if (i == start || id > INT32_MAX || (i < size && !isspace((unsigned char)text[i]) && strchr(",]", text[i]) == NULL)) {
+            return err_set(err, DI_E_ARGUMENT, "%s: token id %zu is not a number below 2^31", name, count + 1);
+        }
+        ids[count++] = (int32_t)id;
+    }
+    *n = count;
+    return DI_OK;
+}
+
+di_status cli_read_ids(const char *text, int32_t **ids, size_t *n, di_error *err)
+{
+    const char *name = "list of ids";
+    char *file = NULL;
+    size_t size = strlen(text);
+    di_status status = DI_OK;
+    if (text[0] == '@') {
+        name = text + 1;
+        status = file_read(name, MAX_IDS_BYTES, &file, &size, err);
+        if (status != DI_OK) {
+            return status;
+        }
+        text = file;
+    }
+    int32_t *out = ar_calloc(size / 2 + 1, sizeof *out); /* every id takes a digit and a separator */
+    if (out == NULL) {
+        status = err_memory(err, "token ids", size);
+        goto out;
+    }
+    status = parse_ids(text, size, name, out, n, err);
+    if (status == DI_OK) {
+        *ids = out;
+        out = NULL;
+    }
+out:
+    free(out);
+    free(file);
+    return status;
+}
