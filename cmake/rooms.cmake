@@ -34,7 +34,8 @@ if(DI_LOCALIZE AND NOT DI_SANITIZE)
     set(whole ${CMAKE_BINARY_DIR}/deepinfer.o)
     add_custom_command(OUTPUT ${whole}
         COMMAND ${CMAKE_LINKER} -r -o ${whole} ${di_library_objects}
-        COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${whole}
+        # By name and not by visibility: gcc 12 gives the resolver of a function with target_clones default visibility.
+        COMMAND ${CMAKE_OBJCOPY} --wildcard --keep-global-symbol=di_* ${whole}
         DEPENDS ${di_library_targets} ${di_library_objects}
         COMMAND_EXPAND_LISTS VERBATIM COMMENT "Linking deepinfer.o, only di_ symbols visible")
     add_library(deepinfer_static STATIC ${whole})
@@ -53,6 +54,8 @@ if(DI_SHARED)
     target_include_directories(deepinfer_shared PUBLIC
         $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
     target_link_libraries(deepinfer_shared PRIVATE di_flags di_deps)
+    target_link_options(deepinfer_shared PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/exports.map)
+    set_target_properties(deepinfer_shared PROPERTIES LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/exports.map)
 endif()
 
 file(GLOB di_tool_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/*.c)
