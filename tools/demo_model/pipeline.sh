@@ -28,5 +28,5 @@ python3 export.py --main "$work/main.pt" --draft "$work/draft.pt" --tokenizer "$
 cp "$tokenizer" "$work/checkpoint/"
 echo "exported after ${SECONDS} s"
 timeout $((total_seconds - SECONDS)) python3 evaluate.py --model "$work/checkpoint" --main "$work/main.pt" \
-    --out "$work/evaluation" --share 0.8
+    --out "$work/evaluation" --share 0.8 || [ $? -eq 124 ]
 echo "done after ${SECONDS} s"
