@@ -15,7 +15,9 @@ enum {
     CLI_INTERRUPTED = 130 /* 128 + SIGINT, as shells count */
 };
 
+int cmd_generate(int argc, char **argv);
 int cmd_tokenize(int argc, char **argv);
+int cmd_verify(int argc, char **argv);
 
 /* Prints "deepinfer: <message>" and returns CLI_FAILED. */
 int cli_fail(const di_error *err);
