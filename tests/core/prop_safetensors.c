@@ -85,7 +85,7 @@ static void good_sets_are_accepted(void **state)
         }
         assert_int_equal(st_count(file), s.count);
         for (size_t i = 0; i < s.count; i++) {
-            char name[16];
+            char name[32];
             snprintf(name, sizeof name, "t.%zu", i);
             const st_tensor *const t = st_find(file, name);
             assert_non_null(t);
