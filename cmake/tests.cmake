@@ -8,7 +8,8 @@
 #   any other tests/<room>/*.c is linked into every test of that room, tests/support/*.c into every test
 #
 # Every test also carries its folder as a label. A line `ctest: serial timeout=600` in a file's head comment gives it the
-# machine to itself or another time limit than 60 s (unit), 300 s (others), 1800 s (slow).
+# machine to itself or another time limit than 60 s (unit), 300 s (others), 1800 s (slow). `ctest: wrap=malloc,calloc` links the
+# test with --wrap for these functions: it defines __wrap_malloc, which all calls of the library then reach.
 # Each test sees DI_SOURCE_DIR, DI_BUILD_DIR and DI_BIN (the built command).
 
 set(di_test_kinds test prop vectors net slow gpu)
@@ -62,6 +63,15 @@ function(di_add_c_tests)
                 RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/${folder})
             target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
             target_link_libraries(${target} PRIVATE deepinfer_int PkgConfig::CMOCKA)
+            if(folder STREQUAL "tools" AND TARGET di_tools)
+                target_link_libraries(${target} PRIVATE di_tools)
+            endif()
+            file(STRINGS ${file} directives REGEX "ctest:.*wrap=" LIMIT_COUNT 1)
+            if(directives MATCHES "wrap=([a-z_,]+)")
+                string(REPLACE "," ";" wrapped ${CMAKE_MATCH_1})
+                list(TRANSFORM wrapped PREPEND "-Wl,--wrap=")
+                target_link_options(${target} PRIVATE ${wrapped})
+            endif()
             add_test(NAME ${folder}/${stem} COMMAND ${target} WORKING_DIRECTORY ${CMAKE_BINARY_DIR})
             string(REPLACE "test" "unit" label ${kind})
             di_test_properties(${folder}/${stem} ${file} ${folder} ${label})

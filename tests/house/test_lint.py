@@ -43,6 +43,7 @@ class Layers(unittest.TestCase):
     def test_the_command_uses_the_public_api_and_core(self):
         self.assertEqual(self.check("tools/main.c", '#include "cli.h"'), [])
         self.assertEqual(self.check("tools/main.c", '#include "core/buf.h"'), [])
+        self.assertEqual(self.check("tools/verify/golden.c", '#include "ops/ops.h"'), ["tools may not include ops"])
         self.assertEqual(self.check("tools/main.c", '#include "model/model.h"'), ["tools may not include model"])
 
     def test_every_edge_of_the_table_points_down(self):

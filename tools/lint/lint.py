@@ -44,6 +44,7 @@ MACHINE_PATH = re.compile(r"(?<![\w.$}-])/(work|root|home/[a-z]\w*|tmp)/")
 BANNED = re.compile(r"(?<![\w.>])(strcpy|strcat|sprintf|vsprintf|gets|atoi|atol|atof|strtok|alloca)\s*\(")
 
 MAX_COLUMNS = 140  # the aim is 100-120
+MAX_TEST_COLUMNS = 160  # tables of cases
 MAX_LINES = 1500
 MAX_README_LINES = 60
 MAX_TREE_BYTES = 50 << 20
@@ -52,11 +53,11 @@ DATA = re.compile(r"^(tests/data|models|fuzz/corpus)/")
 
 
 def room_of(path):
-    """src/kv/kv_tree.c -> kv, tools/main.c -> tools, anything else -> None."""
+    """src/kv/kv_tree.c -> kv, tools/main.c and tools/verify/golden.c -> tools, anything else -> None."""
     parts = path.split("/")
-    if len(parts) == 3 and parts[0] == "src" or len(parts) > 3 and parts[0] == "src":
+    if parts[0] == "src" and len(parts) > 2:
         return parts[1]
-    return "tools" if len(parts) == 2 and parts[0] == "tools" else None
+    return "tools" if parts[0] == "tools" and path.endswith((".c", ".h")) else None
 
 
 def includes(text):
@@ -140,6 +141,7 @@ def check_text(path, text):
     source = re.search(r"\.(c|h|cu|cuh|py|cmake|sh)$", path) is not None
     c_source = re.search(r"\.(c|h|cu|cuh)$", path) is not None
     ours = room_of(path) is not None or path.startswith("include/")
+    columns = MAX_TEST_COLUMNS if path.startswith("tests/") else MAX_COLUMNS
     for number, line in enumerate(text.splitlines(), 1):
         found = MACHINE_PATH.search(line)
         if found and not (found.group(1) == "tmp" and path.startswith("tests/")):
@@ -150,8 +152,8 @@ def check_text(path, text):
             out.append(Finding(path, number, "blank at the end of the line"))
         if c_source and "\t" in line:
             out.append(Finding(path, number, "tab"))
-        if c_source and len(line) > MAX_COLUMNS and not GENERATED.search(path):
-            out.append(Finding(path, number, f"{len(line)} columns, at most {MAX_COLUMNS}"))
+        if c_source and len(line) > columns and not GENERATED.search(path):
+            out.append(Finding(path, number, f"{len(line)} columns, at most {columns}"))
         banned = c_source and ours and BANNED.search(line)
         if banned and not line.lstrip().startswith(("*", "/*")):
             out.append(Finding(path, number, f"{banned.group(1)} is not used here"))
