@@ -74,9 +74,9 @@ if(EXISTS ${CMAKE_SOURCE_DIR}/tools/main.c AND (NOT DI_ROOMS OR "tools" IN_LIST 
         endif()
     endforeach()
     if(DI_LOCALIZE AND NOT DI_SANITIZE)
-        # core once more, because libdeepinfer.a hides its own copy.
-        add_library(deepinfer_core STATIC $<TARGET_OBJECTS:di_core>)
-        target_link_libraries(deepinfer_cli PRIVATE deepinfer_core deepinfer_static di_deps)
+        # core once more, because libdeepinfer.a hides its own copy; all but base.c, whose functions are public.
+        add_library(deepinfer_core STATIC $<FILTER:$<TARGET_OBJECTS:di_core>,EXCLUDE,/base\\.c>)
+        target_link_libraries(deepinfer_cli PRIVATE deepinfer_static deepinfer_core di_deps)
     else()
         target_link_libraries(deepinfer_cli PRIVATE deepinfer_int)
     endif()
