@@ -319,6 +319,7 @@ typedef struct ops_backend {
     bool (*available)(void);
     di_status (*open)(const ops_device_options *options, ops_device **out, di_error *err);
     void (*close)(ops_device *dev);
+    int32_t (*n_threads)(const ops_device *dev); /* host threads that work on a stage */
     /* Waits for everything asked so far; reports and clears the first failure. */
     di_status (*sync)(ops_device *dev, di_error *err);
 

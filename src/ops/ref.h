@@ -131,6 +131,7 @@ void *ref_mem_alloc(ops_device *dev, size_t bytes);
 void ref_mem_free(ops_device *dev, void *memory);
 void ref_copy(ops_device *dev, void *dst, const void *src, size_t bytes);
 di_status ref_sync(ops_device *dev, di_error *err);
+int32_t ref_n_threads(const ops_device *dev);
 
 extern const ops_backend ref_backend;
 

@@ -41,13 +41,15 @@ static float softmax_tile(ref_attention *st, size_t h, uint64_t valid)
         }
     }
     float alpha = expf(st->max[h] - top);
-    float lanes[8] = {0};
+    float e[TILE];
     for (size_t i = 0; i < TILE; i++) {
-        float e = valid >> i & 1 ? expf(p[i] - top) : 0.0f;
-        lanes[i % 8] += e;
-        p[i] = bf16_round(e);
+        e[i] = valid >> i & 1 ? expf(p[i] - top) : 0.0f;
+        p[i] = bf16_round(e[i]);
     }
-    float sum = ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
+    float sum = 0.0f; /* sixteen columns of four, then across, as the official sum does */
+    for (size_t i = 0; i < 16; i++) {
+        sum += ((e[i] + e[16 + i]) + e[32 + i]) + e[48 + i];
+    }
     st->den[h] = st->den[h] * alpha + sum;
     st->max[h] = top;
     return alpha;

@@ -114,6 +114,8 @@ static void ref_close(ops_device *device)
     }
 }
 
+int32_t ref_n_threads(const ops_device *dev) { return ((const ref_device *)(const void *)dev)->n_threads; }
+
 di_status ref_sync(ops_device *device, di_error *err)
 {
     ref_device *dev = ref_of(device);
@@ -172,6 +174,7 @@ const ops_backend ref_backend = {
     .available = always,
     .open = ref_open,
     .close = ref_close,
+    .n_threads = ref_n_threads,
     .sync = ref_sync,
     .mem_alloc = ref_mem_alloc,
     .mem_free = ref_mem_free,

@@ -1,0 +1,211 @@
+/* eng_engine.c - the engine object and its step: one forward pass over queued tokens of many sequences.
+ *
+ * A step takes sequences in the order of the list; those with one queued token (decoding) go first, so that a long prompt does not stall
+ * them; a prompt gets what is left of the chunk. How tokens are grouped does not change any result (model.md 3.12, ops.h). */
+#include "core/core.h"
+#include "engine/engine_int.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_CHUNK 256
+#define MAX_CHUNK 65536
+
+static di_status check_options(const di_model *model, const di_engine_options *o, di_engine *e, di_error *err)
+{
+    if (o->n_threads < 0 || o->n_threads > 1024) {
+        return err_set(err, DI_E_ARGUMENT, "n_threads is %d: must be 0 (all processors) to 1024", o->n_threads);
+    }
+    if (o->chunk_tokens < 0 || o->chunk_tokens > MAX_CHUNK) {
+        return err_set(err, DI_E_ARGUMENT, "chunk_tokens is %d: must be 0 (default %d) to %d", o->chunk_tokens, DEFAULT_CHUNK, MAX_CHUNK);
+    }
+    if (o->max_tokens < 0 || o->max_tokens > mdl_config_of(model)->max_positions) {
+        return err_set(err, DI_E_ARGUMENT, "max_tokens is %lld: the model's limit is %d", (long long)o->max_tokens,
+                       mdl_config_of(model)->max_positions);
+    }
+    e->max_tokens = o->max_tokens > 0 ? o->max_tokens : mdl_config_of(model)->max_positions;
+    e->chunk = o->chunk_tokens > 0 ? o->chunk_tokens : DEFAULT_CHUNK;
+    e->chunk = e->chunk < e->max_tokens ? e->chunk : (int32_t)e->max_tokens;
+    return DI_OK;
+}
+
+di_status di_engine_open(const di_model *model, const di_engine_options *options, di_engine **out, di_error *err)
+{
+    static const di_engine_options DEFAULTS = {0};
+    const di_engine_options *o = options != NULL ? options : &DEFAULTS;
+    di_engine *e = calloc(1, sizeof *e);
+    if (e == NULL) {
+        return err_memory(err, "engine", sizeof *e);
+    }
+    e->model = model;
+    e->c = mdl_config_of(model);
+    e->traced = o->trace != NULL;
+    di_status status = check_options(model, o, e, err);
+    if (status == DI_OK) {
+        status = ops_backend_find(o->backend, &e->backend, err);
+    }
+    if (status == DI_OK) {
+        mdl_runner_options r = {.backend = e->backend,
+                                .device = {.n_threads = o->n_threads},
+                                .max_rows = e->chunk,
+                                .max_tokens = e->max_tokens,
+                                .trace = o->trace,
+                                .trace_user = o->trace_user};
+        status = mdl_runner_new(model, &r, &e->runner, err);
+    }
+    if (status == DI_OK) {
+        e->n_threads = mdl_runner_threads(e->runner);
+        e->items = ar_calloc((size_t)e->chunk, sizeof *e->items);
+        e->in_step = ar_calloc((size_t)e->chunk, sizeof *e->in_step);
+        if (e->items == NULL || e->in_step == NULL) {
+            status = err_memory(err, "step", (size_t)e->chunk * sizeof *e->items);
+        }
+    }
+    if (status != DI_OK) {
+        di_engine_close(e);
+        return status;
+    }
+    *out = e;
+    return DI_OK;
+}
+
+void di_engine_close(di_engine *e)
+{
+    if (e == NULL) {
+        return;
+    }
+    while (e->first != NULL) {
+        di_sequence_free(e->first);
+    }
+    mdl_runner_free(e->runner);
+    free(e->items);
+    free(e->in_step);
+    free(e->logits);
+    free(e);
+}
+
+const char *di_engine_backend(const di_engine *e) { return e->backend->name; }
+
+void di_engine_get_stats(const di_engine *e, di_engine_stats *out)
+{
+    *out = (di_engine_stats){.n_steps = e->n_steps, .n_tokens = e->n_tokens, .n_threads = e->n_threads};
+    for (const di_sequence *s = e->first; s != NULL; s = s->next) {
+        out->sequence_bytes += (int64_t)mdl_seq_bytes(&s->caches);
+    }
+}
+
+/* --- The step ---------------------------------------------------------------------------------------------------------- */
+
+static void add_item(di_engine *e, di_sequence *s, int32_t n, int32_t *n_items)
+{
+    const eng_queue *q = &s->queue;
+    size_t hidden = (size_t)e->c->hidden;
+    int64_t after = (int64_t)eng_queued(s) - n;
+    e->items[*n_items] = (mdl_item){.seq = &s->caches,
+                                    .ids = q->ids + q->begin,
+                                    .in_image = q->in_image != NULL ? q->in_image + q->begin : NULL,
+                                    .embed = q->embed != NULL ? q->embed + q->begin * hidden : NULL,
+                                    .n = n,
+                                    .n_after = after,
+                                    .n_logits = s->keep_all ? (int32_t)(n + after) : 1};
+    e->in_step[(*n_items)++] = s;
+}
+
+/* Fills items; returns the number of tokens. A traced pass holds one sequence. */
+static int32_t plan_step(di_engine *e, int32_t *n_items)
+{
+    int32_t left = e->chunk;
+    *n_items = 0;
+    for (int decoding = 1; decoding >= 0; decoding--) {
+        for (di_sequence *s = e->first; s != NULL && left > 0; s = s->next) {
+            size_t queued = eng_queued(s);
+            if (s->failed || queued == 0 || (queued == 1) != decoding || (e->traced && *n_items > 0)) {
+                continue;
+            }
+            int32_t n = queued < (size_t)left ? (int32_t)queued : left;
+            add_item(e, s, n, n_items);
+            left -= n;
+        }
+    }
+    return e->chunk - left;
+}
+
+static di_status reserve_rows(float **rows, int32_t *capacity, int32_t need, int32_t vocab, di_error *err)
+{
+    if (need <= *capacity) {
+        return DI_OK;
+    }
+    size_t bytes = (size_t)need * (size_t)vocab * sizeof(float);
+    float *p = realloc(*rows, bytes);
+    if (p == NULL) {
+        return err_memory(err, "logits", bytes);
+    }
+    *rows = p;
+    *capacity = need;
+    return DI_OK;
+}
+
+static int32_t wanted_rows(const mdl_item *item)
+{
+    int64_t n = item->n_logits - item->n_after;
+    return n < 0 ? 0 : n > item->n ? item->n : (int32_t)n;
+}
+
+/* Room for everything the step will produce, before it starts: nothing can fail behind the pass. */
+static di_status reserve_step(di_engine *e, int32_t n_items, di_error *err)
+{
+    int32_t total = 0;
+    di_status status = DI_OK;
+    for (int32_t i = 0; i < n_items && status == DI_OK; i++) {
+        di_sequence *s = e->in_step[i];
+        int32_t want = wanted_rows(&e->items[i]);
+        total += want;
+        int32_t kept = s->keep_all ? s->n_logits : 0;
+        status = reserve_rows(&s->logits, &s->logits_capacity, kept + want, e->c->vocab, err);
+    }
+    return status == DI_OK ? reserve_rows(&e->logits, &e->logits_capacity, total, e->c->vocab, err) : status;
+}
+
+static void finish_step(di_engine *e, int32_t n_items)
+{
+    size_t vocab = (size_t)e->c->vocab;
+    const float *row = e->logits;
+    for (int32_t i = 0; i < n_items; i++) {
+        di_sequence *s = e->in_step[i];
+        size_t want = (size_t)wanted_rows(&e->items[i]);
+        s->queue.begin += (size_t)e->items[i].n;
+        if (want > 0) {
+            size_t kept = s->keep_all ? (size_t)s->n_logits : 0;
+            memcpy(s->logits + kept * vocab, row, want * vocab * sizeof *row);
+            s->n_logits = (int32_t)(kept + want);
+            row += want * vocab;
+        }
+    }
+}
+
+di_status di_engine_step(di_engine *e, int32_t *n_tokens, di_error *err)
+{
+    int32_t n_items = 0;
+    int32_t n_logits = 0;
+    int32_t n = plan_step(e, &n_items);
+    *n_tokens = 0;
+    if (n == 0) {
+        return DI_OK;
+    }
+    di_status status = reserve_step(e, n_items, err);
+    if (status != DI_OK) {
+        return status;
+    }
+    status = mdl_forward(e->runner, e->items, n_items, e->logits, &n_logits, err);
+    if (status != DI_OK) {
+        for (int32_t i = 0; i < n_items; i++) {
+            e->in_step[i]->failed = true;
+        }
+        return status;
+    }
+    finish_step(e, n_items);
+    e->n_steps++;
+    e->n_tokens += n;
+    *n_tokens = n;
+    return DI_OK;
+}

@@ -1,0 +1,55 @@
+/* engine_int.h - inside the engine room: engine and sequences. All of it belongs to the thread that uses the engine. */
+#ifndef ENGINE_ENGINE_INT_H
+#define ENGINE_ENGINE_INT_H
+
+#include "engine/eng_sample.h"
+#include "engine/engine.h"
+#include "model/model.h"
+
+/* Tokens fed but not yet run. */
+typedef struct eng_queue {
+    int32_t *ids;
+    uint8_t *in_image; /* allocated with the first image token */
+    bf16 *embed;       /* [capacity, hidden]; allocated with the first given row */
+    size_t begin;      /* next token to run */
+    size_t end;
+    size_t capacity;
+} eng_queue;
+
+struct di_sequence {
+    di_engine *engine;
+    di_sequence *next; /* in the engine's list, oldest first */
+    di_sequence *previous;
+    mdl_seq caches;
+    eng_queue queue;
+    eng_sampler *sampler; /* NULL until sampling is first used */
+    bool keep_all;        /* logits of every token, not only the last */
+    bool failed;          /* a pass with this sequence failed: its caches cannot be trusted */
+    float *logits;        /* [n_logits, vocab] */
+    int32_t n_logits;
+    int32_t logits_capacity; /* rows */
+};
+
+struct di_engine {
+    const di_model *model;
+    const mdl_config *c;
+    const ops_backend *backend;
+    mdl_runner *runner;
+    di_sequence *first;
+    di_sequence *last;
+    int32_t chunk;
+    int64_t max_tokens;
+    int32_t n_threads;
+    bool traced;
+    mdl_item *items;        /* [chunk] of the running step */
+    di_sequence **in_step;  /* [chunk] */
+    float *logits;          /* rows of the running step */
+    int32_t logits_capacity;
+    int64_t n_steps;
+    int64_t n_tokens;
+};
+
+/* Number of queued tokens. */
+static inline size_t eng_queued(const di_sequence *s) { return s->queue.end - s->queue.begin; }
+
+#endif

@@ -1,0 +1,72 @@
+/* model.h - what other rooms may use of the model room, beyond the public <deepinfer/model.h>.
+ *
+ *   di_model    an opened checkpoint, immutable, shared
+ *   mdl_runner  one device with the model's weights prepared for it and the buffers of a forward pass; one thread at a time
+ *   mdl_seq     the caches of one sequence on a runner's device
+ *
+ * mdl_forward runs one batch of rows through the backbone (model.md 3). */
+#ifndef MODEL_MODEL_H
+#define MODEL_MODEL_H
+
+#include "model/mdl_config.h"
+#include "model/mdl_layout.h"
+#include "ops/ops.h"
+
+#include <deepinfer/model.h>
+
+const mdl_config *mdl_config_of(const di_model *model);
+
+typedef struct mdl_runner mdl_runner;
+
+typedef struct mdl_runner_options {
+    const ops_backend *backend;
+    ops_device_options device;
+    int32_t max_rows;   /* rows of one forward pass */
+    int64_t max_tokens; /* longest sequence */
+    di_trace_fn trace;  /* NULL = off */
+    void *trace_user;
+} mdl_runner_options;
+
+/* Errors: DI_E_MEMORY, DI_E_DEVICE, DI_E_UNSUPPORTED. */
+di_status mdl_runner_new(const di_model *model, const mdl_runner_options *options, mdl_runner **out, di_error *err);
+void mdl_runner_free(mdl_runner *r);
+const mdl_layout *mdl_runner_layout(const mdl_runner *r);
+int32_t mdl_runner_threads(const mdl_runner *r);
+
+typedef struct mdl_seq {
+    mdl_runner *runner;
+    int64_t n_tokens;   /* tokens whose effect is in the caches */
+    uint8_t *state;     /* device: fixed part */
+    uint8_t **pages;    /* device pages; host array */
+    int32_t n_pages;
+    int32_t page_capacity;
+    int32_t recent[8];  /* compressed Engram ids of the last tokens, newest first */
+    int32_t n_recent;
+} mdl_seq;
+
+di_status mdl_seq_init(mdl_runner *r, mdl_seq *seq, di_error *err);
+void mdl_seq_fini(mdl_seq *seq);
+/* Makes room for n_tokens tokens in all. Errors: DI_E_LIMIT, DI_E_MEMORY. */
+di_status mdl_seq_reserve(mdl_seq *seq, int64_t n_tokens, di_error *err);
+size_t mdl_seq_bytes(const mdl_seq *seq);
+
+/* Consecutive tokens of one sequence. */
+typedef struct mdl_item {
+    mdl_seq *seq;             /* reserved for n more tokens */
+    const int32_t *ids;       /* [n], checked to be inside the vocabulary */
+    const uint8_t *in_image;  /* [n] 1 = inside an image span; NULL = text */
+    const bf16 *embed;        /* [n, hidden] rows used where in_image; NULL = from the table */
+    int32_t n;
+    int64_t n_after;          /* tokens known to follow in later passes: lets decoder layers skip rows exactly (model.md 4.2) */
+    int32_t n_logits;         /* logits wanted of the last n_logits rows; only meaningful when n_after < what they reach */
+} mdl_item;
+
+/* Runs the items' rows (together at most max_rows) through the model and appends them to the sequences. Logits of the wanted rows are written to
+ * `logits` [sum of wanted rows, vocab] (host) in item order; rows that no layer had to finish (n_after > 0) give none. *n_logits = rows written.
+ * On error the sequences of the batch must be freed. */
+di_status mdl_forward(mdl_runner *r, const mdl_item *items, int32_t n_items, float *logits, int32_t *n_logits, di_error *err);
+
+/* Sends a sequence's caches to the runner's trace, unpacked, under "cache.L<i>.<name>". */
+di_status mdl_seq_trace(mdl_seq *seq, di_error *err);
+
+#endif

@@ -1,0 +1,88 @@
+/* model_int.h - inside the model room: the opened model and the runner. */
+#ifndef MODEL_MODEL_INT_H
+#define MODEL_MODEL_INT_H
+
+#include "model/mdl_checkpoint.h"
+#include "model/mdl_engram.h"
+#include "model/mdl_weights.h"
+#include "model/model.h"
+
+/* Immutable after di_model_open. */
+struct di_model {
+    mdl_config config;
+    mdl_checkpoint *checkpoint;
+    mdl_weights weights; /* bound at opening, so that every fault of a file shows then; runners bind their own */
+    di_tokenizer *tokenizer;
+    mdl_engram engram;
+};
+
+/* Buffers of one forward pass, all on the device, for max_rows rows. Names follow model.md 3. */
+typedef struct mdl_buffers {
+    int32_t *ids;       /* [rows] */
+    int64_t *pos;       /* [rows] */
+    uint8_t *is_text;   /* [rows] */
+    uint8_t *row_given; /* [rows] */
+    bf16 *given;        /* [rows, hidden] embedding rows of image spans; allocated at first use */
+    int64_t *hash;      /* [engram layer][rows, columns] */
+    bf16 *x;            /* [rows, hc, hidden] residual streams */
+    float *pre;         /* [rows, hc] handed from site to site */
+    float *site_pre;    /* [rows, hc] of the site being run */
+    float *post;        /* [rows, hc] */
+    float *comb;        /* [rows, hc, hc] */
+    bf16 *u;            /* [rows, hidden] site input */
+    bf16 *y;            /* [rows, hidden] site output */
+    bf16 *qr;           /* [rows, q_lora] */
+    bf16 *q;            /* [rows, heads, head_dim] */
+    uint8_t *kv;        /* [rows, window row bytes] */
+    bf16 *o;            /* [rows, heads, head_dim] */
+    bf16 *low;          /* [rows, o_groups * o_lora] */
+    int32_t *list;      /* [rows, topk] */
+    uint8_t *candidates; /* [rows, cand_stride] */
+    float *score;       /* [rows, score_stride]; only when tracing */
+    int32_t *expert_ids; /* [rows, active] */
+    float *expert_weights; /* [rows, active] */
+    float *logits;      /* [rows, vocab]; grown to what is asked for */
+} mdl_buffers;
+
+struct mdl_runner {
+    const di_model *model;
+    const mdl_config *c;
+    const ops_backend *ops;
+    ops_device *dev;
+    mdl_weights w;
+    ops_expert **experts; /* [n_layers][n_experts] as the stages take them */
+    mdl_layout layout;
+    float *rope_plain;    /* [rope_dim / 2] ratio 0 */
+    float *rope_yarn;     /* [rope_dim / 2] ratio > 0 */
+    mdl_buffers b;
+    int32_t max_rows;
+    int64_t max_tokens;
+    int32_t cand_stride;
+    int32_t score_stride;
+    int32_t logits_rows;
+    int32_t decoder_start; /* last KV source: layers behind it own windows only (model.md 4.1) */
+    di_trace_fn trace;
+    void *trace_user;
+    /* Host arrays of the running pass. */
+    ops_seq *seqs;    /* [max_rows] rows going on */
+    ops_seq *kv_seqs; /* [max_rows] rows with window KV in this layer */
+    ops_move *moves;  /* [max_rows] */
+    int32_t *host_ids;
+    int64_t *host_pos;
+    uint8_t *host_text;
+    uint8_t *host_given;
+    int64_t *host_hash;
+    bool failed;      /* an allocation inside the pass failed */
+};
+
+/* Sends one tensor to the trace. `data` is device memory; dims beyond n_dims are ignored. */
+void mdl_trace_send(mdl_runner *r, int32_t layer, const char *name, di_dtype dtype, const void *data, int32_t n_dims, int64_t d0,
+                    int64_t d1, int64_t d2);
+
+/* The rest of the trace; each does nothing when tracing is off. */
+void mdl_trace_embed(mdl_runner *r, int32_t rows);
+void mdl_trace_hc(mdl_runner *r, int32_t layer, const char *name, int32_t rows, const float *pre);
+void mdl_trace_reserve_scores(mdl_runner *r, int32_t rows, int32_t ratio);
+void mdl_trace_index(mdl_runner *r, int32_t layer, int32_t rows);
+
+#endif
