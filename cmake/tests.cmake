@@ -113,6 +113,7 @@ endif()
 
 # fuzz/fuzz_<x>.c is a libFuzzer program; its seeds lie in fuzz/corpus/<x>/. `./dev fuzz` runs them.
 if(DI_FUZZ)
+    add_custom_target(fuzz)
     file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/fuzz/fuzz_*.c)
     foreach(file ${files})
         get_filename_component(stem ${file} NAME_WE)
@@ -120,6 +121,7 @@ if(DI_FUZZ)
         target_link_libraries(${stem} PRIVATE deepinfer_int)
         target_link_options(${stem} PRIVATE -fsanitize=fuzzer)
         set_target_properties(${stem} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
+        add_dependencies(fuzz ${stem})
     endforeach()
 endif()
 
