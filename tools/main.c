@@ -13,6 +13,8 @@ typedef struct command {
 } command;
 
 static const command commands[] = {
+    {"generate", cmd_generate, "text from a prompt"},
+    {"verify", cmd_verify, "compare this build with golden values"},
     {"tokenize", cmd_tokenize, "text to token ids and back"},
 };
 

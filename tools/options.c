@@ -76,7 +76,6 @@ void cli_add_engine(cli_parser *p, cli_engine_options *o)
     cli_add_string(p, "backend", "NAME", &o->backend, "auto, or a backend by name");
     cli_add_int(p, "threads", "N", &o->threads, 0, 1024, "worker threads; 0 = all processors");
     cli_add_int(p, "chunk-tokens", "N", &o->chunk_tokens, 0, 1 << 20, "most tokens of one forward pass; 0 = default");
-    cli_add_int(p, "max-context", "N", &o->max_context, 0, INT64_C(1) << 40, "longest sequence in tokens; 0 = the model's limit");
 }
 
 /* --- Values ----------------------------------------------------------------------------------------------------------- */

@@ -50,11 +50,10 @@ typedef struct cli_engine_options {
     const char *backend;
     int64_t threads;
     int64_t chunk_tokens;
-    int64_t max_context;
 } cli_engine_options;
 
 void cli_add_model(cli_parser *p, cli_engine_options *o);  /* --model */
-void cli_add_engine(cli_parser *p, cli_engine_options *o); /* --backend --threads --chunk-tokens --max-context */
+void cli_add_engine(cli_parser *p, cli_engine_options *o); /* --backend --threads --chunk-tokens */
 
 /* Reads the environment, then argv. *args are the arguments that are no options, [*n_args], borrowed from argv. Ends the program
  * after --help (0) and on a mistake (CLI_USAGE). */

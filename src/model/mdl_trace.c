@@ -112,7 +112,8 @@ void mdl_trace_reserve_scores(mdl_runner *r, int32_t rows, int32_t ratio)
     r->failed = r->failed || r->b.score == NULL;
 }
 
-/* "index_score" [rows, entries], "topk" [rows, min(topk, entries)], "candidates" [rows, entries] 0/1 at the candidate source. */
+/* "index_score" [rows, entries], "topk" [rows, min(topk, entries)], "candidates" [rows, entries] 0/1 at the candidate source: whole
+ * blocks, entries not visible yet included. */
 void mdl_trace_index(mdl_runner *r, int32_t layer, int32_t rows)
 {
     if (r->trace == NULL) {
@@ -131,11 +132,10 @@ void mdl_trace_index(mdl_runner *r, int32_t layer, int32_t rows)
         r->ops->download(r->dev, list, r->b.list, n * topk * sizeof *list);
         r->ops->download(r->dev, bits, r->b.candidates, n * (size_t)r->cand_stride);
         for (size_t t = 0; t < n; t++) {
-            size_t visible = (size_t)(r->seqs[0].pos0 + (int64_t)t + 1) / (size_t)c->ratio[layer];
             memmove(list + t * width, list + t * topk, width * sizeof *list);
             for (size_t j = 0; j < entries && layer == c->candidate_layer; j++) {
                 size_t block = j / (size_t)c->candidate_block_size;
-                mask[t * entries + j] = j < visible && (bits[t * (size_t)r->cand_stride + block / 8] >> (block % 8) & 1);
+                mask[t * entries + j] = bits[t * (size_t)r->cand_stride + block / 8] >> (block % 8) & 1;
             }
         }
         send_host(r, layer, "topk", DI_I32, list, 2, rows, (int64_t)width, 0);

@@ -1,0 +1,144 @@
+/* run.c - see run.h. */
+#include "run.h"
+
+#include <string.h>
+
+di_status vf_runner_open(const di_model *model, const vf_settings *settings, bool traced, vf_runner *out, di_error *err)
+{
+    di_model_info info;
+    memset(out, 0, sizeof *out);
+    di_model_get_info(model, &info);
+    out->vocab = info.vocab_size;
+    const di_engine_options options = {
+        .backend = settings->backend,
+        .n_threads = settings->n_threads,
+        .chunk_tokens = settings->chunk_tokens,
+        .trace = traced ? vf_trace_on : NULL,
+        .trace_user = traced ? &out->trace : NULL,
+    };
+    return di_engine_open(model, &options, &out->engine, err);
+}
+
+void vf_runner_close(vf_runner *r)
+{
+    di_engine_close(r->engine);
+    vf_trace_fini(&r->trace);
+    vf_trace_fini(&r->logits);
+    vf_trace_fini(&r->decode);
+    r->engine = NULL;
+}
+
+di_status vf_feed_prompt(const vf_case *c, bool keep_logits, di_sequence *sequence, di_error *err)
+{
+    size_t row = 0; /* elements of an embedding row */
+    if (c->embed != NULL) {
+        row = (size_t)st_find(c->file, "embed")->dims[1];
+    }
+    di_status status = di_sequence_keep_logits(sequence, keep_logits, err);
+    size_t begin = 0;
+    for (size_t i = 0; status == DI_OK && i < c->n_chunks; i++) {
+        const di_input input = {
+            .ids = c->ids + begin,
+            .n = c->chunks[i],
+            .in_image = c->in_image != NULL ? c->in_image + begin : NULL,
+            .embed = c->embed != NULL ? c->embed + begin * row : NULL,
+        };
+        status = di_sequence_feed_input(sequence, &input, err);
+        if (status == DI_OK) {
+            status = di_sequence_run(sequence, err);
+        }
+        begin += c->chunks[i];
+    }
+    return status;
+}
+
+/* Puts the sequence's logits into a record, so that they are compared like any other value. */
+static di_status take_logits(const vf_runner *r, const di_sequence *sequence, vf_trace *into, const char *name, di_error *err)
+{
+    const float *rows;
+    int32_t n;
+    const di_status status = di_sequence_logits(sequence, &rows, &n, err);
+    if (status == DI_OK) {
+        vf_trace_on(into, &(di_trace){.name = name, .dtype = DI_F32, .n_dims = 2, .dims = {n, r->vocab}, .data = rows});
+    }
+    return status;
+}
+
+static di_status trace_complete(const vf_runner *r, di_error *err)
+{
+    const bool complete = r->trace.status == DI_OK && r->logits.status == DI_OK && r->decode.status == DI_OK;
+    return complete ? DI_OK : err_memory(err, "trace", r->trace.n);
+}
+
+static di_status run_prompt(vf_runner *r, const vf_case *c, di_sequence *sequence, vf_result *out, di_error *err)
+{
+    vf_trace_clear(&r->trace);
+    vf_trace_clear(&r->logits);
+    vf_trace_clear(&r->decode);
+    di_status status = vf_feed_prompt(c, true, sequence, err);
+    if (status == DI_OK) {
+        status = take_logits(r, sequence, &r->logits, "logits", err);
+    }
+    if (status == DI_OK) {
+        status = trace_complete(r, err);
+    }
+    const vf_phase_values values = {.n_rows = c->n_ids, .n_tokens = (int64_t)c->n_ids, .trace = &r->trace, .logits = &r->logits};
+    return status == DI_OK ? vf_compare_phase(c, &values, out, err) : status;
+}
+
+static di_status run_step(vf_runner *r, const vf_case *c, size_t i, di_sequence *sequence, vf_result *out, di_error *err)
+{
+    vf_trace_clear(&r->trace);
+    vf_trace_clear(&r->logits);
+    di_status status = di_sequence_feed(sequence, &c->steps[i], 1, err);
+    if (status == DI_OK) {
+        status = di_sequence_run(sequence, err);
+    }
+    if (status == DI_OK) {
+        status = take_logits(r, sequence, &r->logits, "logits", err);
+    }
+    if (status == DI_OK) {
+        status = take_logits(r, sequence, &r->decode, "decode_logits", err);
+    }
+    if (status == DI_OK) {
+        status = trace_complete(r, err);
+    }
+    const int64_t base = (int64_t)(c->n_ids + i);
+    const vf_phase_values values = {.phase = (int)i + 1, .base = base, .n_rows = 1, .n_tokens = base + 1,
+                                    .trace = &r->trace, .logits = &r->logits};
+    return status == DI_OK ? vf_compare_phase(c, &values, out, err) : status;
+}
+
+static di_status run_end(vf_runner *r, const vf_case *c, di_sequence *sequence, vf_result *out, di_error *err)
+{
+    vf_trace_clear(&r->trace);
+    di_status status = di_sequence_trace_caches(sequence, err);
+    if (status == DI_OK) {
+        status = trace_complete(r, err);
+    }
+    const vf_phase_values values = {.phase = VF_END, .base = (int64_t)c->n_ids, .n_rows = c->n_steps,
+                                    .n_tokens = (int64_t)(c->n_ids + c->n_steps), .trace = &r->trace, .logits = &r->decode};
+    return status == DI_OK ? vf_compare_phase(c, &values, out, err) : status;
+}
+
+di_status vf_run_case(vf_runner *r, const vf_case *c, vf_difference_fn listener, vf_result *out, di_error *err)
+{
+    di_sequence *sequence = NULL;
+    vf_result_init(out, c);
+    out->listener = listener;
+    di_status status = di_sequence_new(r->engine, &sequence, err);
+    if (status == DI_OK) {
+        status = run_prompt(r, c, sequence, out, err);
+    }
+    for (size_t i = 0; status == DI_OK && i < c->n_steps; i++) {
+        status = run_step(r, c, i, sequence, out, err);
+    }
+    if (status == DI_OK) {
+        status = run_end(r, c, sequence, out, err);
+    }
+    di_sequence_free(sequence);
+    if (status != DI_OK) {
+        err_prefix(err, "golden case %s", c->name);
+    }
+    return status;
+}
