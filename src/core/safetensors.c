@@ -311,6 +311,7 @@ static di_status read_entries(reader *r, di_error *err)
         extent *const x = &r->extents[file->count];
         r->tensor = name;
         t->name = name;
+        t->name_size = size;
         x->tensor = file->count;
         const di_status status = read_entry(r, t, x, err);
         if (status != DI_OK) {
@@ -324,9 +325,9 @@ static di_status read_entries(reader *r, di_error *err)
 
 static const char *name_of(const void *tensors, size_t i, size_t *size)
 {
-    const char *const name = ((const st_tensor *)tensors)[i].name;
-    *size = strlen(name);
-    return name;
+    const st_tensor *const t = (const st_tensor *)tensors + i;
+    *size = t->name_size;
+    return t->name;
 }
 
 static di_status check_names(st_file *file, uint32_t *scratch, di_error *err)

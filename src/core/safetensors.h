@@ -21,6 +21,7 @@ const char *st_dtype_name(st_dtype dtype); /* "F8_E4M3" */
 
 typedef struct st_tensor {
     const char *name; /* borrowed from the file object */
+    size_t name_size;
     st_dtype dtype;
     int n_dims; /* 0 = scalar */
     int64_t dims[ST_MAX_DIMS];

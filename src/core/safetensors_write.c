@@ -79,6 +79,7 @@ di_status st_writer_add(st_writer *w, const char *name, st_dtype dtype, int n_di
         return err_memory(err, name, sizeof t);
     }
     t.name = copy;
+    t.name_size = strlen(copy);
     w->tensors[w->count++] = t;
     return DI_OK;
 }

@@ -37,9 +37,9 @@ typedef struct shard_list {
 
 static const char *tensor_name(const void *entries, size_t i, size_t *size)
 {
-    const char *const name = ((const entry *)entries)[i].tensor->name;
-    *size = strlen(name);
-    return name;
+    const st_tensor *const t = ((const entry *)entries)[i].tensor;
+    *size = t->name_size;
+    return t->name;
 }
 
 static int compare_text(const void *a, const void *b)

@@ -2,7 +2,6 @@
 #include "support/unit.h"
 
 #include "core/buf.h"
-#include "core/clock.h"
 #include "core/file.h"
 #include "model/mdl_checkpoint.h"
 #include "model/mdl_inventory.h"
@@ -10,6 +9,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static char *dir;
@@ -212,7 +212,11 @@ static void malformed_indexes_are_refused(void **state)
 static void large_checkpoints_are_indexed_quickly(void **state)
 {
     (void)state;
+#if defined(__SANITIZE_THREAD__)
+    enum { N = 9608 };
+#else
     enum { N = 96085 };
+#endif
     buf header;
     buf_init(&header, 1 << 26);
     buf_puts(&header, "{");
@@ -223,7 +227,7 @@ static void large_checkpoints_are_indexed_quickly(void **state)
     }
     buf_puts(&header, "}");
     assert_false(header.failed);
-    const int64_t start = clock_now_ns();
+    const clock_t start = clock();
     st_file *file;
     mdl_checkpoint *c;
     assert_int_equal(st_open_header(header.data, header.size, N, "large", &file, NULL), DI_OK);
@@ -231,10 +235,10 @@ static void large_checkpoints_are_indexed_quickly(void **state)
     for (size_t i = 0; i < N; i++) {
         assert_int_equal(mdl_checkpoint_index(c, mdl_checkpoint_at(c, i)->name), i);
     }
-    const int64_t took = clock_now_ns() - start;
-    print_message("%d tensors opened and found in %.0f ms\n", N, (double)took / 1e6);
+    const double took = (double)(clock() - start) / CLOCKS_PER_SEC; /* of this process alone: the machine may be busy */
+    print_message("%d tensors opened and found in %.0f ms\n", N, took * 1e3);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-    assert_true(took < 1000000000);
+    assert_true(took < 1.0);
 #endif
     mdl_checkpoint_close(c);
     buf_fini(&header);
