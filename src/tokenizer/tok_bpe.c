@@ -1,10 +1,16 @@
-/* tok_bpe.c - ids of one piece (tokenizer.md 5).
+/* tok_bpe.c - ids of pieces (tokenizer.md 5).
  *
- * Three tiers that give the same ids: a cache of short pieces, the table of whole tokens, and the merge loop. The cache is
- * two-way: an entry lives in a slot or in its neighbour, which share a cache line. */
+ * Three tiers that give the same ids: a cache of short pieces, the table of whole tokens, and a merge loop. Pieces are taken in
+ * batches: first all keys are made and their cache lines requested, then all are answered, so that a large cache costs little
+ * more than a small one. The cache is two-way: an entry lives in a slot or in its neighbour, which share a cache line. */
 #include "tokenizer/tok_int.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
+
+#define BATCH 64
+#define CACHE_BYTES (sizeof(tok_entry) << TOK_CACHE_LOG2)
+#define HUGE_PAGE ((size_t)2 << 20)
 
 tok_scratch *tok_scratch_new(void)
 {
@@ -12,12 +18,13 @@ tok_scratch *tok_scratch_new(void)
     if (scratch == NULL) {
         return NULL;
     }
-    scratch->cache = aligned_alloc(64, sizeof *scratch->cache << TOK_CACHE_LOG2);
+    scratch->cache = aligned_alloc(HUGE_PAGE, CACHE_BYTES);
     if (scratch->cache == NULL) {
         free(scratch);
         return NULL;
     }
-    memset(scratch->cache, 0, sizeof *scratch->cache << TOK_CACHE_LOG2);
+    (void)madvise(scratch->cache, CACHE_BYTES, MADV_HUGEPAGE);
+    memset(scratch->cache, 0, CACHE_BYTES);
     return scratch;
 }
 
@@ -26,20 +33,44 @@ void tok_scratch_free(tok_scratch *scratch)
     if (scratch != NULL) {
         free(scratch->cache);
         free(scratch->symbols);
+        free(scratch->places);
+        free(scratch->lists);
         free(scratch->heap);
         free(scratch);
     }
 }
 
-size_t tok_short_merge(const di_tokenizer *tok, const uint8_t *s, size_t n, int32_t ids[TOK_SHORT_BYTES])
+/* The symbols that merging starts from: characters in the CJK set, bytes elsewhere. */
+static size_t first_symbols(const di_tokenizer *tok, const uint8_t *s, size_t n, int32_t ids[TOK_SHORT_BYTES])
+{
+    if (!tok_starts_in_cjk(s, n)) {
+        for (size_t i = 0; i < n; i++) {
+            ids[i] = tok->byte_id[s[i]];
+        }
+        return n;
+    }
+    size_t count = 0;
+    for (size_t i = 0; i < n;) {
+        const int32_t id = tok_cjk_token(tok, s + i, n - i);
+        ids[count++] = id != TOK_NONE ? id : tok->byte_id[s[i]];
+        i += id != TOK_NONE ? TOK_CJK_BYTES : 1;
+    }
+    return count;
+}
+
+size_t tok_short_merge(const di_tokenizer *tok, const uint8_t *s, size_t n_bytes, int32_t ids[TOK_SHORT_BYTES])
 {
     /* merged[i]: product of ids[i] and ids[i + 1]; as unsigned, so that TOK_NONE is larger than every product. */
     uint32_t merged[TOK_SHORT_BYTES];
-    for (size_t i = 0; i < n; i++) {
-        ids[i] = tok->byte_id[s[i]];
-    }
-    for (size_t i = 0; i + 1 < n; i++) {
-        merged[i] = (uint32_t)tok_pairs_find(&tok->pairs, ids[i], ids[i + 1]);
+    size_t n = first_symbols(tok, s, n_bytes, ids);
+    if (n == n_bytes) {
+        for (size_t i = 0; i + 1 < n; i++) {
+            merged[i] = (uint32_t)tok->byte_pair[(size_t)s[i] << 8 | s[i + 1]];
+        }
+    } else {
+        for (size_t i = 0; i + 1 < n; i++) {
+            merged[i] = (uint32_t)tok_pairs_find(&tok->pairs, ids[i], ids[i + 1]);
+        }
     }
     while (n > 1) {
         size_t best = 0;
@@ -68,7 +99,8 @@ static int32_t whole_token(const di_tokenizer *tok, const uint8_t *s, size_t n)
     if (n == 1) {
         return tok->byte_id[s[0]];
     }
-    return tok->whole_pieces && n <= tok->max_token_bytes ? tok_pieces_find(tok, s, n) : TOK_NONE;
+    const bool possible = tok->whole_pieces && n <= (s[0] >= 0xE3 && tok_starts_in_cjk(s, n) ? tok->max_cjk_bytes : tok->max_token_bytes);
+    return possible ? tok_pieces_find(tok, s, n) : TOK_NONE;
 }
 
 /* Ids of a piece without the cache, into at most TOK_SHORT_BYTES places. */
@@ -78,76 +110,18 @@ static size_t short_piece(const di_tokenizer *tok, const uint8_t *s, size_t n, i
     return ids[0] != TOK_NONE ? 1 : tok_short_merge(tok, s, n, ids);
 }
 
-/* The piece as two words with its length in the top byte. n <= TOK_CACHED_BYTES. */
-static void load_key(const uint8_t *s, size_t n, size_t readable, uint64_t *low, uint64_t *high)
+static void emit_all(tok_out *out, const int32_t *ids, size_t n)
 {
-    uint64_t words[2] = {0, 0};
-    if (readable >= sizeof words) {
-        memcpy(words, s, sizeof words);
-        if (n < 8) {
-            words[0] &= ((uint64_t)1 << 8 * n) - 1;
-            words[1] = 0;
-        } else {
-            words[1] &= ((uint64_t)1 << 8 * (n - 8)) - 1;
-        }
-    } else {
-        memcpy(words, s, n);
-    }
-    *low = words[0];
-    *high = words[1] | (uint64_t)n << 56;
-}
-
-static inline bool emit_entry(const tok_entry *entry, uint64_t low, uint64_t high, tok_out *out)
-{
-    if (entry->low != low || entry->high != high) {
-        return false;
-    }
-    for (int i = 0; i < TOK_CACHED_IDS && entry->ids[i] != TOK_NONE; i++) {
-        tok_emit(out, entry->ids[i]);
-    }
-    return true;
-}
-
-static void cached_piece(const di_tokenizer *tok, tok_scratch *scratch, const uint8_t *s, size_t n, size_t readable,
-                         tok_out *out)
-{
-    uint64_t low;
-    uint64_t high;
-    load_key(s, n, readable, &low, &high);
-    const uint64_t mixed = (low ^ low >> 32) * 0x9E3779B97F4A7C15u + high * 0xD6E8FEB86659FD93u;
-    const size_t at = (size_t)((mixed ^ mixed >> 29) * 0x9E3779B97F4A7C15u >> (64 - TOK_CACHE_LOG2));
-    tok_entry *first = &scratch->cache[at];
-    tok_entry *second = &scratch->cache[at ^ 1];
-    if (emit_entry(first, low, high, out) || emit_entry(second, low, high, out)) {
-        return;
-    }
-    int32_t ids[TOK_SHORT_BYTES];
-    const size_t n_ids = short_piece(tok, s, n, ids);
-    for (size_t i = 0; i < n_ids; i++) {
+    for (size_t i = 0; i < n; i++) {
         tok_emit(out, ids[i]);
     }
-    if (n_ids <= TOK_CACHED_IDS) {
-        *second = *first;
-        first->low = low;
-        first->high = high;
-        for (size_t i = 0; i < TOK_CACHED_IDS; i++) {
-            first->ids[i] = i < n_ids ? ids[i] : TOK_NONE;
-        }
-    }
 }
 
-bool tok_bpe(const di_tokenizer *tok, tok_scratch *scratch, const uint8_t *s, size_t n, size_t readable, tok_out *out)
+static bool long_piece(const di_tokenizer *tok, tok_scratch *scratch, const uint8_t *s, size_t n, tok_out *out)
 {
-    if (n <= TOK_CACHED_BYTES) {
-        cached_piece(tok, scratch, s, n, readable, out);
-        return true;
-    }
-    if (n <= TOK_SHORT_BYTES) {
-        int32_t ids[TOK_SHORT_BYTES];
-        const size_t n_ids = short_piece(tok, s, n, ids);
-        for (size_t i = 0; i < n_ids; i++) {
-            tok_emit(out, ids[i]);
-        }
+    int32_t ids[TOK_SHORT_BYTES];
+    if (n <= TOK_SHORT_BYTES && (n <= 32 || tok_starts_in_cjk(s, n))) {
+        emit_all(out, ids, short_piece(tok, s, n, ids));
         return true;
     }
     const int32_t id = whole_token(tok, s, n);
@@ -155,5 +129,92 @@ bool tok_bpe(const di_tokenizer *tok, tok_scratch *scratch, const uint8_t *s, si
         tok_emit(out, id);
         return true;
     }
-    return tok_heap_merge(tok, scratch, s, n, out);
+    return tok_long_merge(tok, scratch, s, n, out);
+}
+
+/* A piece of at most TOK_CACHED_BYTES as two words, its length in the top byte; high == 0 for a longer one. */
+typedef struct key {
+    uint64_t low;
+    uint64_t high;
+    tok_entry *entry;
+} key;
+
+static inline void make_key(tok_scratch *scratch, const uint8_t *s, size_t n, size_t readable, key *out)
+{
+    uint64_t words[2] = {0, 0};
+    if (readable >= sizeof words) {
+        memcpy(words, s, sizeof words);
+        const unsigned bits = 8 * (unsigned)n;
+        const uint64_t low_mask = n < 8 ? ((uint64_t)1 << bits) - 1 : UINT64_MAX;
+        const uint64_t high_mask = n > 8 ? ((uint64_t)1 << (bits - 64)) - 1 : 0;
+        words[0] &= low_mask;
+        words[1] &= high_mask;
+    } else {
+        memcpy(words, s, n);
+    }
+    out->low = words[0];
+    out->high = words[1] | (uint64_t)n << 56;
+    const uint64_t mixed = (out->low ^ out->low >> 32) * 0x9E3779B97F4A7C15u + out->high * 0xD6E8FEB86659FD93u;
+    out->entry = &scratch->cache[(mixed ^ mixed >> 29) * 0x9E3779B97F4A7C15u >> (64 - TOK_CACHE_LOG2)];
+    __builtin_prefetch(out->entry);
+}
+
+static inline bool emit_entry(const tok_entry *entry, const key *k, tok_out *out)
+{
+    if (entry->low != k->low || entry->high != k->high) {
+        return false;
+    }
+    if (out->capacity - out->n >= TOK_CACHED_IDS && out->n <= out->capacity) {
+        /* All four are written, which is quicker than asking; the next piece overwrites what is too much. */
+        memcpy(out->ids + out->n, entry->ids, sizeof entry->ids);
+        out->n += 1u + (entry->ids[1] >= 0) + (entry->ids[2] >= 0) + (entry->ids[3] >= 0);
+        return true;
+    }
+    for (int i = 0; i < TOK_CACHED_IDS && entry->ids[i] != TOK_NONE; i++) {
+        tok_emit(out, entry->ids[i]);
+    }
+    return true;
+}
+
+static void short_miss(const di_tokenizer *tok, tok_scratch *scratch, const uint8_t *s, size_t n, const key *k, tok_out *out)
+{
+    int32_t ids[TOK_SHORT_BYTES];
+    const size_t n_ids = short_piece(tok, s, n, ids);
+    emit_all(out, ids, n_ids);
+    if (n_ids <= TOK_CACHED_IDS) {
+        tok_entry *second = &scratch->cache[(size_t)(k->entry - scratch->cache) ^ 1];
+        *second = *k->entry;
+        k->entry->low = k->low;
+        k->entry->high = k->high;
+        for (size_t i = 0; i < TOK_CACHED_IDS; i++) {
+            k->entry->ids[i] = i < n_ids ? ids[i] : TOK_NONE;
+        }
+    }
+}
+
+bool tok_encode_plain(const di_tokenizer *tok, tok_scratch *scratch, const uint8_t *s, size_t n, size_t begin, size_t end,
+                      tok_out *out)
+{
+    size_t ends[BATCH];
+    key keys[BATCH];
+    while (begin < end) {
+        const size_t n_pieces = tok_cut_pieces(s, end, begin, ends, BATCH);
+        for (size_t i = 0, at = begin; i < n_pieces; at = ends[i++]) {
+            if (ends[i] - at <= TOK_CACHED_BYTES) {
+                make_key(scratch, s + at, ends[i] - at, n - at, &keys[i]);
+            }
+        }
+        for (size_t i = 0; i < n_pieces; begin = ends[i++]) {
+            const size_t size = ends[i] - begin;
+            if (size > TOK_CACHED_BYTES) {
+                if (!long_piece(tok, scratch, s + begin, size, out)) {
+                    return false;
+                }
+            } else if (!emit_entry(keys[i].entry, &keys[i], out) &&
+                       !emit_entry(&scratch->cache[(size_t)(keys[i].entry - scratch->cache) ^ 1], &keys[i], out)) {
+                short_miss(tok, scratch, s + begin, size, &keys[i], out);
+            }
+        }
+    }
+    return true;
 }

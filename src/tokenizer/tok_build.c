@@ -227,7 +227,33 @@ static di_status keep_reachable(build *b, di_error *err)
     return DI_OK;
 }
 
-/* Property 2. Merges of short tokens take the array loop; a longer token goes through the heap. */
+static di_status fill_byte_pairs(build *b, di_error *err)
+{
+    di_tokenizer *tok = b->tok;
+    tok->byte_pair = malloc(256 * 256 * sizeof *tok->byte_pair);
+    if (tok->byte_pair == NULL) {
+        return err_memory(err, "byte pairs", 256 * 256 * sizeof *tok->byte_pair);
+    }
+    for (size_t i = 0; i < 256 * 256; i++) {
+        tok->byte_pair[i] = tok_pairs_find(&tok->pairs, tok->byte_id[i >> 8], tok->byte_id[i & 255]);
+    }
+    return DI_OK;
+}
+
+/* Before the products are checked no character stands for its bytes. */
+static di_status clear_cjk(build *b, di_error *err)
+{
+    return tok_cjk_init(b->tok, err);
+}
+
+static di_status fill_cjk(build *b, di_error *err)
+{
+    (void)err;
+    tok_cjk_fill(b->tok, b->reachable);
+    return DI_OK;
+}
+
+/* Property 2. Merges of short tokens take the array loop; a longer token takes the other one. */
 static di_status check_products(build *b, di_error *err)
 {
     di_tokenizer *tok = b->tok;
@@ -246,7 +272,7 @@ static di_status check_products(build *b, di_error *err)
             out.n = tok_short_merge(tok, bytes, size, ids);
         } else {
             scratch = scratch != NULL ? scratch : tok_scratch_new();
-            if (scratch == NULL || !tok_heap_merge(tok, scratch, bytes, size, &out)) {
+            if (scratch == NULL || !tok_long_merge(tok, scratch, bytes, size, &out)) {
                 status = err_memory(err, "merge", size);
                 break;
             }
@@ -287,7 +313,9 @@ di_status tok_build(const tok_source *source, di_tokenizer **out, di_error *err)
         goto out;
     }
     di_status (*const steps[])(build *, di_error *) = {
-        note_origins, fill_tokens, fill_bytes, fill_vocab_pieces, fill_merges, keep_reachable, check_products, fill_added,
+        note_origins,    fill_tokens,     fill_bytes,     fill_vocab_pieces, fill_merges,
+        keep_reachable, fill_byte_pairs, clear_cjk,      check_products,    fill_cjk,
+        fill_added,
     };
     for (size_t i = 0; status == DI_OK && i < sizeof steps / sizeof *steps; i++) {
         status = steps[i](&b, err);

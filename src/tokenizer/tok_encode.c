@@ -63,24 +63,11 @@ typedef struct encoding {
     tok_out out;
 } encoding;
 
-/* Encodes s[begin, end) without looking for added tokens. */
-static bool encode_plain(encoding *e, size_t begin, size_t end)
-{
-    while (begin < end) {
-        const size_t next = tok_piece_end(e->s, end, begin);
-        if (!tok_bpe(e->tok, e->scratch, e->s + begin, next - begin, e->n - begin, &e->out)) {
-            return false;
-        }
-        begin = next;
-    }
-    return true;
-}
-
 /* Encodes s[begin, end), recognising the added tokens of the passes from `pass` on. Depth is at most TOK_PASSES. */
 static bool encode_added(encoding *e, int pass, size_t begin, size_t end)
 {
     if (pass == TOK_PASSES) {
-        return encode_plain(e, begin, end);
+        return tok_encode_plain(e->tok, e->scratch, e->s, e->n, begin, end, &e->out);
     }
     tok_match match;
     while (tok_added_next(&e->tok->added, pass, e->s, begin, end, &match)) {

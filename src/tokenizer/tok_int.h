@@ -113,6 +113,9 @@ bool tok_added_next(const tok_added *added, int pass, const uint8_t *s, size_t b
 /* End of the piece that starts at s[i], i < n. Stateless: i must be a piece boundary. */
 size_t tok_piece_end(const uint8_t *s, size_t n, size_t i);
 
+/* Cuts up to `max` pieces from `begin` on and stores their ends. Returns their number, 0 when begin == n. */
+size_t tok_cut_pieces(const uint8_t *s, size_t n, size_t begin, size_t *ends, size_t max);
+
 /* True when plain text may be encoded in two parts, s[0, i) and s[i, n), whatever else it holds (tokenizer.md 8). Valid UTF-8
  * and a character boundary at i assumed; true at both ends. */
 bool tok_is_cut(const uint8_t *s, size_t n, size_t i);
@@ -120,7 +123,7 @@ bool tok_is_cut(const uint8_t *s, size_t n, size_t i);
 /* The last cut in (from, at], or `from` when there is none. Prefers the last line start in the range. */
 size_t tok_cut_before(const uint8_t *s, size_t n, size_t from, size_t at);
 
-/* ---- merging (tok_bpe.c, tok_heap.c) ---- */
+/* ---- merging (tok_bpe.c, tok_cjk.c, tok_long.c) ---- */
 
 /* Where ids go; n counts on past capacity. */
 typedef struct tok_out {
@@ -147,29 +150,40 @@ typedef struct tok_entry {
     int32_t ids[TOK_CACHED_IDS]; /* TOK_NONE after the last */
 } tok_entry;
 
-#define TOK_CACHE_LOG2 16
+#define TOK_CACHE_LOG2 18
 
 /* What one encode call needs beside the tables. Owner: the call that took it; idle ones wait at the tokenizer. */
 typedef struct tok_scratch {
     struct tok_scratch *next;
-    tok_entry *cache;     /* [1 << TOK_CACHE_LOG2] */
-    struct tok_symbol *symbols;
-    uint64_t *heap;
-    size_t n_symbols; /* capacity of both, grown by tok_heap.c */
+    tok_entry *cache; /* [1 << TOK_CACHE_LOG2] */
+    struct tok_symbol *symbols; /* this and the rest belong to tok_long.c, which makes them when they are needed */
+    struct tok_place *places;
+    size_t n_symbols;
+    struct tok_places *lists;
+    int32_t *heap;
 } tok_scratch;
 
 tok_scratch *tok_scratch_new(void); /* NULL: out of memory */
 void tok_scratch_free(tok_scratch *scratch);
 
-/* Encodes a piece of any length. `readable` bytes from s may be loaded (at least n). False when memory is short. */
-bool tok_bpe(const di_tokenizer *tok, tok_scratch *scratch, const uint8_t *s, size_t n, size_t readable, tok_out *out);
+/* Encodes s[begin, end), plain text that is part of a buffer of n bytes. False when memory is short. */
+bool tok_encode_plain(const di_tokenizer *tok, tok_scratch *scratch, const uint8_t *s, size_t n, size_t begin, size_t end,
+                      tok_out *out);
 
-/* The merge loop for long pieces, O(n log n), without the shortcut through the piece table. */
-bool tok_heap_merge(const di_tokenizer *tok, tok_scratch *scratch, const uint8_t *s, size_t n, tok_out *out);
+/* The merge loop for pieces of any length, without the shortcut through the piece table. */
+bool tok_long_merge(const di_tokenizer *tok, tok_scratch *scratch, const uint8_t *s, size_t n, tok_out *out);
 
 /* The merge loop for pieces up to TOK_SHORT_BYTES, likewise. Returns the number of ids. */
-#define TOK_SHORT_BYTES 32u
+#define TOK_SHORT_BYTES 96u
 size_t tok_short_merge(const di_tokenizer *tok, const uint8_t *s, size_t n, int32_t ids[TOK_SHORT_BYTES]);
+
+/* The code points that tok_cjk.c covers: U+3040 to U+9FA5, three bytes each. */
+#define TOK_FIRST_CJK 0x3040u
+#define TOK_N_CJK (0x9FA5u - TOK_FIRST_CJK + 1)
+#define TOK_CJK_BYTES 3u
+
+di_status tok_cjk_init(di_tokenizer *tok, di_error *err); /* all TOK_NONE */
+void tok_cjk_fill(di_tokenizer *tok, const uint8_t *reachable);
 
 /* ---- the tokenizer ---- */
 
@@ -185,6 +199,9 @@ struct di_tokenizer {
     tok_pieces pieces;
     tok_added added;
     size_t max_token_bytes;
+    int32_t *cjk;          /* [TOK_N_CJK] token that stands for the character from the start, else TOK_NONE */
+    size_t max_cjk_bytes;  /* longest token that starts with a character of the CJK set */
+    int32_t *byte_pair;    /* [256 * 256] product of two single bytes, else TOK_NONE */
     pthread_mutex_t lock; /* guards idle */
     tok_scratch *idle;
 };
@@ -195,6 +212,24 @@ static inline const uint8_t *tok_token(const di_tokenizer *tok, int32_t id, size
 {
     *n = tok->offset[id + 1] - tok->offset[id];
     return tok->bytes + tok->offset[id];
+}
+
+/* True when the character at s is in the CJK set, and so every character of its piece is. */
+static inline bool tok_starts_in_cjk(const uint8_t *s, size_t n)
+{
+    size_t length;
+    return s[0] >= 0xE3 && s[0] <= 0xE9 && (tok_kind_at(s, n, 0, &length) & TOK_CJK) != 0;
+}
+
+/* The token that may stand for the character at s, inside a piece of the CJK set, or TOK_NONE; also when s is not the beginning
+ * of a character. */
+static inline int32_t tok_cjk_token(const di_tokenizer *tok, const uint8_t *s, size_t n)
+{
+    if (n < TOK_CJK_BYTES || s[0] < 0xE3 || s[0] > 0xE9) {
+        return TOK_NONE;
+    }
+    const uint32_t i = ((s[0] & 15u) << 12 | (s[1] & 63u) << 6 | (s[2] & 63u)) - TOK_FIRST_CJK;
+    return i < TOK_N_CJK ? tok->cjk[i] : TOK_NONE;
 }
 
 tok_scratch *tok_scratch_take(const di_tokenizer *tok); /* NULL: out of memory */

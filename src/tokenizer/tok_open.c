@@ -57,6 +57,8 @@ void di_tokenizer_close(di_tokenizer *tokenizer)
     tok_added_fini(&tokenizer->added);
     free(tokenizer->pairs.slots);
     free(tokenizer->pieces.slots);
+    free(tokenizer->cjk);
+    free(tokenizer->byte_pair);
     free(tokenizer->offset);
     free(tokenizer->bytes);
     free(tokenizer->flags);

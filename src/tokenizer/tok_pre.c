@@ -25,6 +25,12 @@ static inline bool ascii_sign(uint8_t c)
     return c < 0x80 && tok_in(SIGNS, tok_ascii_kind[c]);
 }
 
+/* U+4E00 to U+9FA5, all of them letters, is most of the CJK set. */
+static inline bool common_ideograph(const uint8_t *s)
+{
+    return ((s[0] & 15u) << 12 | (s[1] & 63u) << 6 | (s[2] & 63u)) - 0x4E00 <= 0x9FA5 - 0x4E00 && s[0] >= 0xE4 && s[0] <= 0xE9;
+}
+
 /* End of the run of characters from i whose kind is in `set`. */
 static size_t run_end(const uint8_t *s, size_t n, size_t i, unsigned set)
 {
@@ -35,6 +41,10 @@ static size_t run_end(const uint8_t *s, size_t n, size_t i, unsigned set)
                 break;
             }
             i++;
+            continue;
+        }
+        if (tok_in(set, TOK_CJK | TOK_L) && n - i >= 3 && common_ideograph(s + i)) {
+            i += 3;
             continue;
         }
         size_t length;
@@ -110,7 +120,8 @@ static size_t match(const uint8_t *s, size_t n, size_t i, unsigned kind, size_t 
     return class == TOK_W ? match_space(s, n, i) : i;
 }
 
-size_t tok_piece_end(const uint8_t *s, size_t n, size_t i)
+/* A piece of any kind. */
+static size_t general_piece(const uint8_t *s, size_t n, size_t i)
 {
     size_t length;
     unsigned kind = tok_kind_at(s, n, i, &length);
@@ -140,4 +151,68 @@ size_t tok_piece_end(const uint8_t *s, size_t n, size_t i)
             return i;
         }
     }
+}
+
+/* What a first byte does to ASCII letters behind it: begin with them, lead them, or neither (numbers, newlines, not ASCII). */
+enum lead { LEAD_NONE, LEAD_SELF, LEAD_SIGN, LEAD_OTHER };
+
+static inline enum lead lead_of(uint8_t c)
+{
+    static const uint8_t of_kind[] = {
+        [TOK_O] = LEAD_OTHER, [TOK_N] = LEAD_NONE, [TOK_L] = LEAD_SELF, [TOK_M] = LEAD_NONE,
+        [TOK_P] = LEAD_SIGN,  [TOK_S] = LEAD_SIGN, [TOK_W] = LEAD_OTHER,
+    };
+    return c >= 0x80 || newline(c) ? LEAD_NONE : (enum lead)of_kind[tok_ascii_kind[c]];
+}
+
+/* Number of ASCII letters at the start of eight bytes: exact per-byte range tests on bytes without their high bits, none of
+ * which can carry into the next byte. */
+static inline unsigned letters_in(uint64_t eight)
+{
+    const uint64_t ones = 0x0101010101010101u;
+    const uint64_t high = ones * 0x80;
+    const uint64_t folded = (eight | ones * 0x20) & ~high;
+    const uint64_t from_a = folded + ones * (0x80 - 'a');
+    const uint64_t above_z = folded + ones * (0x80 - 'z' - 1);
+    const uint64_t others = ~(from_a & ~above_z & ~eight) & high;
+    return others != 0 ? (unsigned)__builtin_ctzll(others) / 8 : 8;
+}
+
+/* The commonest pieces: ASCII letters, with one ASCII character before them or without. Anything else is `general`. */
+static inline size_t piece(const uint8_t *s, size_t n, size_t i)
+{
+    const enum lead lead = lead_of(s[i]);
+    size_t j = lead == LEAD_SELF ? i : i + 1;
+    if (lead == LEAD_NONE || j >= n || !ascii_letter(s[j])) {
+        return general_piece(s, n, i);
+    }
+    uint64_t eight;
+    while (n - j >= sizeof eight) {
+        memcpy(&eight, s + j, sizeof eight);
+        const unsigned letters = letters_in(eight);
+        j += letters;
+        if (letters < sizeof eight) {
+            break;
+        }
+    }
+    while (j < n && ascii_letter(s[j])) {
+        j++;
+    }
+    /* Other letters and marks may follow; behind a sign only ASCII letters belong to the piece. */
+    return j == n || s[j] < 0x80 || lead == LEAD_SIGN ? j : run_end(s, n, j, LETTERS);
+}
+
+size_t tok_piece_end(const uint8_t *s, size_t n, size_t i)
+{
+    return piece(s, n, i);
+}
+
+size_t tok_cut_pieces(const uint8_t *s, size_t n, size_t begin, size_t *ends, size_t max)
+{
+    size_t count = 0;
+    while (begin < n && count < max) {
+        begin = piece(s, n, begin);
+        ends[count++] = begin;
+    }
+    return count;
 }

@@ -161,12 +161,12 @@ static void both_merge_loops_agree(void **state)
             continue;
         }
         int32_t short_ids[TOK_SHORT_BYTES];
-        int32_t heap_ids[TOK_SHORT_BYTES];
-        tok_out out = {.ids = heap_ids, .capacity = TOK_SHORT_BYTES};
+        int32_t long_ids[TOK_SHORT_BYTES];
+        tok_out out = {.ids = long_ids, .capacity = TOK_SHORT_BYTES};
         const size_t n_short = tok_short_merge(demo, text, n, short_ids);
-        assert_true(tok_heap_merge(demo, scratch, text, n, &out));
+        assert_true(tok_long_merge(demo, scratch, text, n, &out));
         assert_int_equal(out.n, n_short);
-        assert_memory_equal(short_ids, heap_ids, n_short * sizeof *short_ids);
+        assert_memory_equal(short_ids, long_ids, n_short * sizeof *short_ids);
     }
     tok_scratch_free(scratch);
 }

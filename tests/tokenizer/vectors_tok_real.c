@@ -27,7 +27,7 @@ static void every_product_encodes_to_itself(void **state)
         const uint8_t *s = di_tokenizer_bytes(v41, id, &n);
         int32_t ids[4];
         tok_out out = {.ids = ids, .capacity = 4};
-        assert_true(tok_heap_merge(v41, scratch, s, n, &out));
+        assert_true(tok_long_merge(v41, scratch, s, n, &out));
         assert_int_equal(out.n, 1);
         assert_int_equal(ids[0], id);
         assert_int_equal(tok_pieces_find(v41, s, n), id);
