@@ -5,6 +5,8 @@
 #include "core/arith.h"
 #include "core/err.h"
 #include "engine/eng_gumbel.h"
+#include "engine/eng_logprob.h"
+#include "engine/eng_mass.h"
 
 #include <math.h>
 
@@ -129,12 +131,18 @@ static void fill_histogram(eng_filter *f, const float *logits, float max)
 {
     memset(f->mass, 0, sizeof f->mass);
     memset(f->count, 0, sizeof f->count);
-    for (int32_t id = 0; id < f->vocab; id++) {
-        const float z = eng_scale(logits[id], max, f->temperature);
-        if (logits[id] > -INFINITY && z >= f->z_min) {
-            const int bin = bin_of(z);
-            f->count[bin]++;
-            f->mass[bin] += eng_mass(z);
+    for (int32_t base = 0; base < f->vocab; base += ENG_BLOCK) {
+        const int32_t size = f->vocab - base < ENG_BLOCK ? f->vocab - base : ENG_BLOCK;
+        float z[ENG_BLOCK];
+        uint64_t mass[ENG_BLOCK];
+        eng_scale_block(logits + base, size, max, f->temperature, z);
+        eng_mass_block(z, size, mass);
+        for (int32_t i = 0; i < size; i++) {
+            if (logits[base + i] > -INFINITY && z[i] >= f->z_min) {
+                const int bin = bin_of(z[i]);
+                f->count[bin]++;
+                f->mass[bin] += mass[i];
+            }
         }
     }
 }
@@ -143,10 +151,18 @@ static void fill_histogram(eng_filter *f, const float *logits, float max)
 static size_t gather(eng_filter *f, const float *logits, float max, int bin, uint64_t cut)
 {
     size_t n = 0;
-    for (int32_t id = 0; id < f->vocab; id++) {
-        const float z = eng_scale(logits[id], max, f->temperature);
-        if (logits[id] > -INFINITY && z >= f->z_min && bin_of(z) == bin) {
-            const uint64_t key = eng_order_key(logits[id], id);
+    for (int32_t base = 0; base < f->vocab; base += ENG_BLOCK) {
+        const int32_t size = f->vocab - base < ENG_BLOCK ? f->vocab - base : ENG_BLOCK;
+        float z[ENG_BLOCK];
+        eng_scale_block(logits + base, size, max, f->temperature, z);
+        if (bin_of(eng_highest(z, size)) > bin) {
+            continue; /* nearly always, when the bin holds likely ids */
+        }
+        for (int32_t i = 0; i < size; i++) {
+            if (bin_of(z[i]) != bin || logits[base + i] == -INFINITY || z[i] < f->z_min) {
+                continue;
+            }
+            const uint64_t key = eng_order_key(logits[base + i], base + i);
             if (key >= cut) {
                 f->keys[n++] = key;
             }

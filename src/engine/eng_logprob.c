@@ -5,6 +5,7 @@
 #include "core/err.h"
 #include "engine/eng_filter.h"
 #include "engine/eng_gumbel.h"
+#include "engine/eng_mass.h"
 
 #include <math.h>
 
@@ -72,8 +73,15 @@ float eng_highest(const float *x, int32_t n)
 float eng_log_sum(const float *x, int32_t n, float max)
 {
     uint64_t sum = 0;
-    for (int32_t i = 0; i < n; i++) {
-        sum += eng_mass(eng_scale(x[i], max, 1.0f));
+    for (int32_t base = 0; base < n; base += ENG_BLOCK) {
+        const int32_t size = n - base < ENG_BLOCK ? n - base : ENG_BLOCK;
+        float z[ENG_BLOCK];
+        uint64_t mass[ENG_BLOCK];
+        eng_scale_block(x + base, size, max, 1.0f, z);
+        eng_mass_block(z, size, mass);
+        for (int32_t i = 0; i < size; i++) {
+            sum += mass[i];
+        }
     }
     return eng_log_of_mass(sum);
 }

@@ -23,8 +23,7 @@ typedef struct eng_race {
     uint64_t seed;
     int64_t position;
     uint32_t stream;
-    bool wide;     /* the processor has AVX2 */
-    int32_t n;     /* waiting in the block */
+    int32_t n;       /* waiting in the block */
     int32_t best_id; /* -1 = none yet */
     float best;
     int32_t ids[ENG_NOISE_BLOCK];
@@ -44,8 +43,14 @@ static inline void eng_race_enter(eng_race *race, int32_t id, float z)
     }
 }
 
+/* Enters the ids first .. first + n - 1 (n <= ENG_NOISE_BLOCK); z may be -inf for what must not win. */
+void eng_race_enter_run(eng_race *race, int32_t first, const float *z, int32_t n);
+
 /* The winner, -1 when nothing was entered. */
 int32_t eng_race_finish(eng_race *race);
+
+/* True when functions with the suffix _avx2 may be called. */
+bool eng_has_avx2(void);
 
 /* The first two Philox words of each id as one number. `_avx2`: same bits, needs a processor with AVX2. */
 void eng_noise_fractions(uint64_t seed, int64_t position, uint32_t stream, const int32_t *ids, size_t n, uint64_t *out);

@@ -1,5 +1,5 @@
-/* eng_noise_loop.h - the loop behind eng_noise_fractions, included by one file per instruction set. Integer only, so every
- * copy gives the same bits; written plainly, so that the compiler makes vector code of it. */
+/* eng_noise_loop.h - the plain loop behind eng_noise_fractions; files of newer instruction sets finish with it what does not
+ * fill a register. */
 #ifndef ENGINE_ENG_NOISE_LOOP_H
 #define ENGINE_ENG_NOISE_LOOP_H
 

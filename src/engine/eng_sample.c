@@ -7,6 +7,7 @@
 #include "engine/eng_filter.h"
 #include "engine/eng_gumbel.h"
 #include "engine/eng_logprob.h"
+#include "engine/eng_mass.h"
 #include "engine/eng_noise.h"
 #include "engine/eng_settings.h"
 
@@ -174,21 +175,37 @@ static int32_t choose_greedy(const eng_sampler *s, float max)
     return id;
 }
 
+/* Enters those of a block that the cut keeps and that noise can still lift to the best. */
+static void enter_kept(eng_race *race, const float *logits, const float *z, int32_t base, int32_t n, const eng_cut *cut)
+{
+    const float cut_logit = cut->key != 0 ? eng_order_logit(cut->key) : -INFINITY;
+    const float highest = eng_highest(z, n);
+    if (highest < cut->z_min || highest + ENG_GUMBEL_MAX < race->best || eng_highest(logits, n) < cut_logit) {
+        return;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        const float l = logits[i];
+        const bool behind = l < cut_logit || (l == cut_logit && eng_order_key(l, base + i) < cut->key);
+        if (!behind && l > -INFINITY && z[i] >= cut->z_min && z[i] + ENG_GUMBEL_MAX >= race->best) {
+            eng_race_enter(race, base + i, z[i]);
+        }
+    }
+}
+
 static int32_t choose_noisy(eng_sampler *s, float max, int64_t position)
 {
     const eng_cut cut = eng_filter_cut(&s->filter, s->work, max);
-    const float temperature = s->settings.temperature;
-    const float cut_logit = cut.key != 0 ? eng_order_logit(cut.key) : -INFINITY;
+    const bool keeps_all = cut.key == 0 && cut.z_min == -INFINITY;
     eng_race race;
     eng_race_start(&race, s->settings.seed, position, ENG_STREAM_TOKEN);
-    for (int32_t id = 0; id < s->vocab; id++) {
-        const float l = s->work[id];
-        if (!(l >= cut_logit) || l == -INFINITY || (l == cut_logit && eng_order_key(l, id) < cut.key)) {
-            continue;
-        }
-        const float z = eng_scale(l, max, temperature);
-        if (z >= cut.z_min && z + ENG_GUMBEL_MAX >= race.best) {
-            eng_race_enter(&race, id, z);
+    for (int32_t base = 0; base < s->vocab; base += ENG_BLOCK) {
+        const int32_t n = s->vocab - base < ENG_BLOCK ? s->vocab - base : ENG_BLOCK;
+        float z[ENG_BLOCK];
+        eng_scale_block(s->work + base, n, max, s->settings.temperature, z);
+        if (!keeps_all) {
+            enter_kept(&race, s->work + base, z, base, n, &cut);
+        } else if (eng_highest(z, n) + ENG_GUMBEL_MAX >= race.best) {
+            eng_race_enter_run(&race, base, z, n);
         }
     }
     return eng_race_finish(&race);
