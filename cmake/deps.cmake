@@ -3,15 +3,14 @@ find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 
 # name in CMake -> pkg-config module. The same list goes into deepinfer.pc and the CMake package.
-set(di_pkg_modules json-c libcrypto libxxhash libutf8proc)
-pkg_check_modules(JSON_C REQUIRED IMPORTED_TARGET json-c)
+set(di_pkg_modules libcrypto libxxhash libutf8proc)
 pkg_check_modules(CRYPTO REQUIRED IMPORTED_TARGET libcrypto)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 
 add_library(di_deps INTERFACE)
 target_link_libraries(di_deps INTERFACE
-    PkgConfig::JSON_C PkgConfig::CRYPTO PkgConfig::XXHASH PkgConfig::UTF8PROC Threads::Threads m)
+    PkgConfig::CRYPTO PkgConfig::XXHASH PkgConfig::UTF8PROC Threads::Threads m)
 
 # Tests only.
 pkg_check_modules(CMOCKA QUIET IMPORTED_TARGET cmocka)

@@ -53,24 +53,27 @@ static void skip_space(jsc *s)
 {
     while (s->pos < s->size) {
         const char c = s->text[s->pos];
-        if (c != ' ' && c != '\n' && c != '\r' && c != '\t') {
+        if (c > ' ' || (c != ' ' && c != '\n' && c != '\r' && c != '\t')) {
             return;
         }
         s->pos++;
     }
 }
 
-/* The classic SWAR tests: a byte below 0x20, equal to '"' or '\\', or with its high bit set. False alarms only stop early. */
-static bool eight_plain(const char *p)
+/* How many of the eight bytes at p are plain: not below 0x20, not '"' or '\\', not above 0x7F. The classic SWAR tests: a
+ * subtraction borrows only upwards, so the lowest byte that is flagged is flagged rightly. */
+static size_t plain_of_eight(const char *p)
 {
     const uint64_t ones = 0x0101010101010101u;
-    const uint64_t high = 0x8080808080808080u;
     uint64_t v;
     memcpy(&v, p, sizeof v);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    v = __builtin_bswap64(v);
+#endif
     const uint64_t quote = v ^ ones * '"';
     const uint64_t slash = v ^ ones * '\\';
-    const uint64_t stop = (v - ones * 0x20) | (quote - ones) | (slash - ones) | v;
-    return (stop & high) == 0;
+    const uint64_t stop = ((v - ones * 0x20) | (quote - ones) | (slash - ones) | v) & ones * 0x80;
+    return stop == 0 ? 8 : (size_t)__builtin_ctzll(stop) / 8;
 }
 
 static int hex_digit(char c)
@@ -132,14 +135,39 @@ static const char *scan_escape(jsc *s)
     return NULL;
 }
 
+/* Steps over a run of characters above 0x7F; false at invalid UTF-8. Two-byte characters are taken here, because the vocabularies of
+ * byte-level tokenizers are full of them. */
+static bool skip_non_ascii(jsc *s)
+{
+    const uint8_t *const text = (const uint8_t *)s->text;
+    do {
+        const uint8_t c = text[s->pos];
+        if (c >= 0xC2 && c <= 0xDF && s->size - s->pos >= 2 && text[s->pos + 1] >> 6 == 2) {
+            s->pos += 2;
+            continue;
+        }
+        uint32_t cp;
+        const int length = utf8_decode(text + s->pos, s->size - s->pos, &cp);
+        if (length <= 0) {
+            return false;
+        }
+        s->pos += (size_t)length;
+    } while (s->pos < s->size && text[s->pos] >= 0x80);
+    return true;
+}
+
 /* Scans a string whose opening quote is at s->pos into token; s->pos ends behind the closing quote. */
 static jsc_event scan_string(jsc *s, jsc_event event, di_error *err)
 {
     const size_t start = ++s->pos;
     s->token_escaped = false;
     for (;;) {
-        while (s->size - s->pos >= 8 && eight_plain(s->text + s->pos)) {
-            s->pos += 8;
+        while (s->size - s->pos >= 8) {
+            const size_t plain = plain_of_eight(s->text + s->pos);
+            s->pos += plain;
+            if (plain < 8) {
+                break;
+            }
         }
         if (s->pos >= s->size) {
             return fail(s, "unterminated string", err);
@@ -161,13 +189,8 @@ static jsc_event scan_string(jsc *s, jsc_event event, di_error *err)
             return fail(s, "control character in a string", err);
         } else if (c < 0x80) {
             s->pos++;
-        } else {
-            uint32_t cp;
-            const int length = utf8_decode((const uint8_t *)s->text + s->pos, s->size - s->pos, &cp);
-            if (length <= 0) {
-                return fail(s, "invalid UTF-8 in a string", err);
-            }
-            s->pos += (size_t)length;
+        } else if (!skip_non_ascii(s)) {
+            return fail(s, "invalid UTF-8 in a string", err);
         }
     }
 }

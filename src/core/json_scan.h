@@ -1,5 +1,5 @@
 /* json_scan.h - a pull scanner over JSON text: one event a call, no allocation, no recursion.
- * Used to check documents before json-c sees them, and by readers of very large files (tokenizer.json). */
+ * Documents (json.h) are built from it, and readers of large files (safetensors headers, tokenizer.json) use it directly. */
 #ifndef CORE_JSON_SCAN_H
 #define CORE_JSON_SCAN_H
 
