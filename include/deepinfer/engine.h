@@ -88,23 +88,24 @@ typedef struct di_logit_bias {
     float bias;
 } di_logit_bias;
 
-/* How the next token is chosen. Order: bias, penalties, temperature, min-p, top-k, top-p, then Gumbel-max with noise that is a
- * function of (seed, position, token id) alone (architecture.md 5). Start from di_sampling_default. */
+/* How the next token is chosen. Order: bias, penalties, min_tokens, temperature, min-p, top-k, top-p, then Gumbel-max with noise
+ * that is a function of (seed, position, token id) alone (architecture.md 5). Start from di_sampling_default.
+ * Equal logits rank by lower id. Ids with a logit of +inf share the whole probability, -inf is never chosen. */
 typedef struct di_sampling {
-    float temperature;        /* 0 = greedy */
-    float top_p;              /* 1 = off */
-    float min_p;              /* 0 = off */
-    int32_t top_k;            /* 0 = off */
-    float repetition_penalty; /* 1 = off */
-    float presence_penalty;   /* 0 = off */
-    float frequency_penalty;  /* 0 = off */
-    uint64_t seed;
-    const di_logit_bias *bias; /* [n_bias], borrowed by di_sequence_set_sampling's copy */
+    float temperature;         /* 0..100; 0 = greedy */
+    float top_p;               /* 0..1; 1 = off; 0 = the best id only */
+    float min_p;               /* 0..1, of the best id's probability; 0 = off */
+    int32_t top_k;             /* 0 = off */
+    float repetition_penalty;  /* 0.01..100, for ids of prompt and output; 1 = off */
+    float presence_penalty;    /* -2..2, for ids of the output; 0 = off */
+    float frequency_penalty;   /* -2..2, times how often the output has the id; 0 = off */
+    uint64_t seed;             /* choice i of several is given seed + i */
+    const di_logit_bias *bias; /* [n_bias], each -100..100, added up for an id named twice; copied */
     size_t n_bias;
-    int32_t min_tokens;       /* ids in stop_ids cannot be chosen before this many tokens were sampled */
-    const int32_t *stop_ids;  /* [n_stop_ids] */
+    int32_t min_tokens;        /* ids in stop_ids cannot be chosen before this many tokens were sampled */
+    const int32_t *stop_ids;   /* [n_stop_ids]; copied */
     size_t n_stop_ids;
-    int32_t n_top_logprobs;   /* 0..20 */
+    int32_t n_top_logprobs;    /* 0..20 */
 } di_sampling;
 
 DI_API void di_sampling_default(di_sampling *out); /* temperature 1, everything else off, seed 0 */

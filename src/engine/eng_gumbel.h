@@ -2,8 +2,9 @@
  *
  * Library logf/expf differ between C libraries and GPUs, so these are written out as fp32 additions, multiplications and one
  * division, each rounded to nearest and never contracted into a fused multiply-add (the build says -ffp-contract=off; device
- * code uses the _rn intrinsics). Integer steps are exact. Accuracy (exhaustive or dense sweeps in test_eng_noise.c):
- * eng_log < 2 ulp, eng_exp < 2 ulp, eng_gumbel within 3e-7 + 3e-7 |g| of the value in double precision.
+ * code uses the _rn intrinsics). Integer steps are exact. Accuracy (dense sweeps in test_eng_noise.c): eng_log 1.97 ulp,
+ * eng_exp 0.99 ulp, eng_gumbel within 1.3e-7 (1 + |g|) of the value in double precision. Compared on sm_90 with x86-64: no
+ * difference in all 2,130,706,432 normal positive arguments of eng_log, all of eng_mass, and 536,870,912 noises.
  *
  * Noise (architecture.md 5, dspark.md 2.5): counter (position low, position high, id, stream), key = seed. Of the four words,
  * the first two make one 64-bit fraction v = (w0 * 2^32 + w1 | 1) * 2^-64; E = -log(1 - v) is exponential, g = -log(E) Gumbel.
@@ -122,6 +123,13 @@ ENG_PURE float eng_gumbel_of(uint64_t fraction)
         e = -eng_log(ENG_MUL((float)(~fraction | 1u), 0x1p-64f));
     }
     return -eng_log(e);
+}
+
+/* No noise of this fraction is larger: E >= v >= 2^-(zeros + 1), so g <= (zeros + 1) ln 2. The last digits of the factor leave
+ * room for rounding. `zeros` = leading zeros of (fraction | 1). */
+ENG_PURE float eng_gumbel_bound(int zeros)
+{
+    return ENG_MUL((float)(zeros + 1), 0.69316f);
 }
 
 ENG_PURE float eng_gumbel(uint64_t seed, int64_t position, int32_t id, uint32_t stream)

@@ -34,13 +34,6 @@ void eng_race_start(eng_race *race, uint64_t seed, int64_t position, uint32_t st
     race->best = -INFINITY;
 }
 
-/* No noise of this fraction v is larger: E >= v >= 2^-(zeros + 1), so g <= (zeros + 1) ln 2. The last digits of the factor
- * leave room for the rounding of eng_gumbel_of. */
-static float bound(uint64_t fraction)
-{
-    return (float)(__builtin_clzll(fraction | 1u) + 1) * 0.69316f;
-}
-
 void eng_race_enter_block(eng_race *race)
 {
     uint64_t fractions[ENG_NOISE_BLOCK];
@@ -51,7 +44,7 @@ void eng_race_enter_block(eng_race *race)
         eng_noise_fractions(race->seed, race->position, race->stream, race->ids, n, fractions);
     }
     for (size_t i = 0; i < n; i++) {
-        if (race->best_id >= 0 && race->z[i] + bound(fractions[i]) <= race->best) {
+        if (race->best_id >= 0 && race->z[i] + eng_gumbel_bound(__builtin_clzll(fractions[i] | 1u)) <= race->best) {
             continue;
         }
         const float score = race->z[i] + eng_gumbel_of(fractions[i]);

@@ -167,6 +167,60 @@ static void race_is_the_plain_argmax(void **state)
     }
 }
 
+static void bound_is_above_every_noise(void **state)
+{
+    (void)state;
+    for (int zeros = 0; zeros < 64; zeros++) {
+        const uint64_t least = (uint64_t)1 << (63 - zeros); /* the least fraction has the largest noise */
+        const float g = eng_gumbel_of(least);
+        assert_true(g <= eng_gumbel_bound(zeros));
+        assert_true(zeros < 4 || g > eng_gumbel_bound(zeros - 1));
+        assert_true(g <= ENG_GUMBEL_MAX);
+    }
+}
+
+/* At z = -1e9 fp32 swallows the noise, so all scores are the same. */
+static void equal_scores_go_to_the_lowest_id(void **state)
+{
+    (void)state;
+    eng_race race;
+    eng_race_start(&race, 1, 2, ENG_STREAM_TOKEN);
+    for (int32_t id = 5; id < 500; id++) {
+        eng_race_enter(&race, id, -1e9f);
+    }
+    assert_int_equal(eng_race_finish(&race), 5);
+}
+
+static void runs_and_single_ids_may_be_mixed(void **state)
+{
+    (void)state;
+    for (int64_t position = 0; position < 200; position++) {
+        float z[200];
+        eng_race single;
+        eng_race mixed;
+        eng_race_start(&single, 3, position, ENG_STREAM_DRAFT);
+        eng_race_start(&mixed, 3, position, ENG_STREAM_DRAFT);
+        for (int32_t id = 0; id < 200; id++) {
+            z[id] = id % 3 == 0 ? -INFINITY : -(float)(id % 7);
+            eng_race_enter(&single, id, z[id]);
+        }
+        for (int32_t id = 0; id < 10; id++) {
+            eng_race_enter(&mixed, id, z[id]);
+        }
+        eng_race_enter_run(&mixed, 10, z + 10, ENG_NOISE_BLOCK);
+        eng_race_enter_run(&mixed, 10 + ENG_NOISE_BLOCK, z + 10 + ENG_NOISE_BLOCK, 26);
+        for (int32_t id = 100; id < 200; id++) {
+            eng_race_enter(&mixed, id, z[id]);
+        }
+        const int32_t want = eng_race_finish(&single);
+        assert_true(want % 3 != 0);
+        assert_int_equal(eng_race_finish(&mixed), want);
+    }
+    eng_race none;
+    eng_race_start(&none, 1, 1, 0);
+    assert_int_equal(eng_race_finish(&none), -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -178,6 +232,9 @@ int main(void)
         cmocka_unit_test(gumbel_follows_double_precision_to_both_ends),
         cmocka_unit_test(gumbel_has_the_recorded_bits),
         cmocka_unit_test(race_is_the_plain_argmax),
+        cmocka_unit_test(bound_is_above_every_noise),
+        cmocka_unit_test(equal_scores_go_to_the_lowest_id),
+        cmocka_unit_test(runs_and_single_ids_may_be_mixed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
