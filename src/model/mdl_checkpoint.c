@@ -324,6 +324,11 @@ const st_file *mdl_checkpoint_shard(const mdl_checkpoint *c, size_t i)
     return i < c->n_shards ? c->shards[i] : NULL;
 }
 
+const char *mdl_checkpoint_list_name(const mdl_checkpoint *c)
+{
+    return c->n_shards == 1 ? st_label(c->shards[0]) : INDEX_NAME;
+}
+
 uint64_t mdl_checkpoint_bytes(const mdl_checkpoint *c)
 {
     uint64_t bytes = 0;

@@ -35,6 +35,9 @@ const char *mdl_checkpoint_shard_of(const mdl_checkpoint *checkpoint, size_t i);
 size_t mdl_checkpoint_n_shards(const mdl_checkpoint *checkpoint);
 const st_file *mdl_checkpoint_shard(const mdl_checkpoint *checkpoint, size_t i);
 
+/* The file that lists the tensors, for messages: the index, or the only shard. */
+const char *mdl_checkpoint_list_name(const mdl_checkpoint *checkpoint);
+
 /* Payload bytes of all tensors. */
 uint64_t mdl_checkpoint_bytes(const mdl_checkpoint *checkpoint);
 

@@ -90,8 +90,8 @@ static di_status check_extra(const checker *c, di_error *err)
     if (extra.count == 0) {
         return DI_OK;
     }
-    return err_set(err, DI_E_FORMAT, "the checkpoint has %zu tensors that the configuration does not know: %s%s", extra.count,
-                   extra.text, list_more(&extra));
+    return err_set(err, DI_E_FORMAT, "%s has %zu tensor%s that config.json does not know: %s%s",
+                   mdl_checkpoint_list_name(c->checkpoint), extra.count, extra.count == 1 ? "" : "s", extra.text, list_more(&extra));
 }
 
 static di_status check_all(const mdl_config *config, const mdl_checkpoint *checkpoint, size_t *n_floats, di_error *err)
@@ -104,8 +104,9 @@ static di_status check_all(const mdl_config *config, const mdl_checkpoint *check
     }
     di_status status = mdl_inventory_walk(config, check_tensor, &c, err);
     if (status == DI_OK && c.missing.count > 0) {
-        status = err_set(err, DI_E_FORMAT, "the checkpoint lacks %zu tensors that the configuration needs: %s%s", c.missing.count,
-                         c.missing.text, list_more(&c.missing));
+        status = err_set(err, DI_E_FORMAT, "%s lacks %zu tensor%s that config.json needs: %s%s",
+                         mdl_checkpoint_list_name(checkpoint), c.missing.count, c.missing.count == 1 ? "" : "s", c.missing.text,
+                         list_more(&c.missing));
     }
     if (status == DI_OK) {
         status = check_extra(&c, err);

@@ -155,16 +155,16 @@ static void a_missing_tensor_is_named(void **state)
 {
     (void)state;
     const tiny_edit edit = {.tensor = "layers.2.ffn.experts.1.w2.scale", .name = ""};
-    expect(&edit, "lacks 1 tensors", "layers.2.ffn.experts.1.w2.scale");
+    expect(&edit, "model.safetensors.index.json lacks 1 tensor that", "layers.2.ffn.experts.1.w2.scale");
     const tiny_edit renamed = {.tensor = "mtp.0.main_norm.weight", .name = "mtp.0.main_nrm.weight"};
-    expect(&renamed, "lacks 1 tensors", "mtp.0.main_norm.weight");
+    expect(&renamed, "model.safetensors.index.json lacks 1 tensor that", "mtp.0.main_norm.weight");
 }
 
 static void an_extra_tensor_is_named(void **state)
 {
     (void)state;
     const tiny_edit edit = {.extra = "layers.3.attn_norm.weight"};
-    expect(&edit, "1 tensors that the configuration does not know", "layers.3.attn_norm.weight");
+    expect(&edit, "model.safetensors.index.json has 1 tensor that config.json does not know", "layers.3.attn_norm.weight");
 }
 
 static void image_pad_is_tolerated(void **state)
@@ -194,7 +194,7 @@ static void many_misfits_are_counted(void **state)
     config.draft.n_experts = 2;
     config.vision.present = false;
     config.vision.n_layers = 0;
-    unit_expect_error(mdl_weights_bind(&config, c, &w, &err), DI_E_FORMAT, &err, "18 tensors that the configuration does not know",
+    unit_expect_error(mdl_weights_bind(&config, c, &w, &err), DI_E_FORMAT, &err, "18 tensors that config.json does not know",
                       ", ...", NULL);
     tiny_config(&config);
     config.vision.n_layers = 3;
