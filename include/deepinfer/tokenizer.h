@@ -28,7 +28,8 @@ enum {
 
 /* Encodes n bytes. Invalid UTF-8 is read as U+FFFD per maximal invalid subpart. Writes at most `capacity` ids and stores the number
  * that the whole text needs in *n_ids, which may exceed capacity (ids may be NULL when capacity is 0; n never needs more than
- * n ids for valid UTF-8, 3n in general). Errors: DI_E_MEMORY, DI_E_LIMIT (over 1 GiB of text). */
+ * n ids for valid UTF-8, 3n in general). Places behind the last id written, up to capacity, may be overwritten.
+ * Errors: DI_E_MEMORY, DI_E_LIMIT (over 1 GiB of text). */
 DI_API di_status di_tokenizer_encode(const di_tokenizer *tokenizer, const char *text, size_t n, unsigned flags, int32_t *ids,
                                      size_t capacity, size_t *n_ids, di_error *err);
 
@@ -37,7 +38,7 @@ enum {
 };
 
 /* Decodes to UTF-8 (invalid sequences become U+FFFD; ids outside the table give nothing). Writes at most `capacity` bytes, no NUL,
- * and stores the full length in *n_text. */
+ * and stores the full length in *n_text. Bytes behind the text, up to capacity, may be overwritten. */
 DI_API di_status di_tokenizer_decode(const di_tokenizer *tokenizer, const int32_t *ids, size_t n, unsigned flags, char *text,
                                      size_t capacity, size_t *n_text, di_error *err);
 

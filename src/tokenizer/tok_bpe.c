@@ -2,13 +2,15 @@
  *
  * Three tiers that give the same ids: a cache of short pieces, the table of whole tokens, and a merge loop. Pieces are taken in
  * batches: first all keys are made and their cache lines requested, then all are answered, so that a large cache costs little
- * more than a small one. The cache is two-way: an entry lives in a slot or in its neighbour, which share a cache line. */
+ * more than a small one. An entry of the cache lives in one of four places side by side; a new one takes the first, and the oldest
+ * of the four falls out. */
 #include "tokenizer/tok_int.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #define BATCH 64
+#define WAYS 4
 #define CACHE_BYTES (sizeof(tok_entry) << TOK_CACHE_LOG2)
 #define HUGE_PAGE ((size_t)2 << 20)
 
@@ -58,48 +60,71 @@ static size_t first_symbols(const di_tokenizer *tok, const uint8_t *s, size_t n,
     return count;
 }
 
-size_t tok_short_merge(const di_tokenizer *tok, const uint8_t *s, size_t n_bytes, int32_t ids[TOK_SHORT_BYTES])
+/* A possible merge as one number that orders by product, then by place. */
+#define PLACE_BITS 7
+#define NO_MERGE UINT32_MAX
+
+_Static_assert(TOK_SHORT_BYTES <= 1 << PLACE_BITS, "places fit their bits");
+_Static_assert(TOK_MAX_IDS <= 1 << (31 - PLACE_BITS), "products fit theirs");
+
+static inline uint32_t merge_key(int32_t product, size_t at)
 {
-    /* merged[i]: product of ids[i] and ids[i + 1]; as unsigned, so that TOK_NONE is larger than every product. */
-    uint32_t merged[TOK_SHORT_BYTES];
-    size_t n = first_symbols(tok, s, n_bytes, ids);
-    if (n == n_bytes) {
-        for (size_t i = 0; i + 1 < n; i++) {
-            merged[i] = (uint32_t)tok->byte_pair[(size_t)s[i] << 8 | s[i + 1]];
-        }
-    } else {
-        for (size_t i = 0; i + 1 < n; i++) {
-            merged[i] = (uint32_t)tok_pairs_find(&tok->pairs, ids[i], ids[i + 1]);
-        }
-    }
-    while (n > 1) {
-        size_t best = 0;
-        for (size_t i = 1; i + 1 < n; i++) {
-            best = merged[i] < merged[best] ? i : best;
-        }
-        if (merged[best] == (uint32_t)TOK_NONE) {
-            break;
-        }
-        ids[best] = (int32_t)merged[best];
-        n--;
-        memmove(ids + best + 1, ids + best + 2, (n - best - 1) * sizeof *ids);
-        memmove(merged + best, merged + best + 1, (n - best - 1) * sizeof *merged);
-        if (best + 1 < n) {
-            merged[best] = (uint32_t)tok_pairs_find(&tok->pairs, ids[best], ids[best + 1]);
-        }
-        if (best != 0) {
-            merged[best - 1] = (uint32_t)tok_pairs_find(&tok->pairs, ids[best - 1], ids[best]);
-        }
-    }
-    return n;
+    return product == TOK_NONE ? NO_MERGE : (uint32_t)product << PLACE_BITS | (uint32_t)at;
 }
 
+/* keys[i]: the merge of the symbol at i with the next one. Symbols keep their place; `next` and `previous` skip the merged ones. */
+size_t tok_short_merge(const di_tokenizer *tok, const uint8_t *s, size_t n_bytes, int32_t ids[TOK_SHORT_BYTES])
+{
+    uint32_t keys[TOK_SHORT_BYTES];
+    uint8_t next[TOK_SHORT_BYTES];
+    uint8_t previous[TOK_SHORT_BYTES + 1];
+    const size_t n = first_symbols(tok, s, n_bytes, ids);
+    for (size_t i = 0; i + 1 < n; i++) {
+        const int32_t product = n == n_bytes ? tok->byte_pair[(size_t)s[i] << 8 | s[i + 1]]
+                                             : tok_pairs_find(&tok->pairs, ids[i], ids[i + 1]);
+        keys[i] = merge_key(product, i);
+    }
+    for (size_t i = 0; i < n; i++) {
+        next[i] = (uint8_t)(i + 1);
+        previous[i + 1] = (uint8_t)i;
+    }
+    keys[n - 1] = NO_MERGE;
+    for (;;) {
+        uint32_t best = keys[0];
+        for (size_t i = 1; i < n; i++) {
+            best = keys[i] < best ? keys[i] : best;
+        }
+        if (best == NO_MERGE) {
+            break;
+        }
+        const size_t at = best & ((1u << PLACE_BITS) - 1);
+        const size_t right = next[at];
+        const size_t after = next[right];
+        ids[at] = (int32_t)(best >> PLACE_BITS);
+        keys[right] = NO_MERGE;
+        next[at] = (uint8_t)after;
+        previous[after] = (uint8_t)at;
+        keys[at] = after == n ? NO_MERGE : merge_key(tok_pairs_find(&tok->pairs, ids[at], ids[after]), at);
+        if (at != 0) {
+            const size_t before = previous[at];
+            keys[before] = merge_key(tok_pairs_find(&tok->pairs, ids[before], ids[at]), before);
+        }
+    }
+    size_t count = 0;
+    for (size_t i = 0; i < n; i = next[i]) {
+        ids[count++] = ids[i];
+    }
+    return count;
+}
+
+/* The token that a piece is, if it is one and that is worth a look: a long run of the CJK set hardly ever is one, and merging
+ * gives the same id. */
 static int32_t whole_token(const di_tokenizer *tok, const uint8_t *s, size_t n)
 {
     if (n == 1) {
         return tok->byte_id[s[0]];
     }
-    const bool possible = tok->whole_pieces && n <= (s[0] >= 0xE3 && tok_starts_in_cjk(s, n) ? tok->max_cjk_bytes : tok->max_token_bytes);
+    const bool possible = tok->whole_pieces && n <= tok->max_token_bytes && !(n > TOK_CACHED_BYTES && tok_starts_in_cjk(s, n));
     return possible ? tok_pieces_find(tok, s, n) : TOK_NONE;
 }
 
@@ -136,7 +161,7 @@ static bool long_piece(const di_tokenizer *tok, tok_scratch *scratch, const uint
 typedef struct key {
     uint64_t low;
     uint64_t high;
-    tok_entry *entry;
+    tok_entry *entry; /* the first of its places */
 } key;
 
 static inline void make_key(tok_scratch *scratch, const uint8_t *s, size_t n, size_t readable, key *out)
@@ -155,7 +180,7 @@ static inline void make_key(tok_scratch *scratch, const uint8_t *s, size_t n, si
     out->low = words[0];
     out->high = words[1] | (uint64_t)n << 56;
     const uint64_t mixed = (out->low ^ out->low >> 32) * 0x9E3779B97F4A7C15u + out->high * 0xD6E8FEB86659FD93u;
-    out->entry = &scratch->cache[(mixed ^ mixed >> 29) * 0x9E3779B97F4A7C15u >> (64 - TOK_CACHE_LOG2)];
+    out->entry = &scratch->cache[(mixed ^ mixed >> 29) * 0x9E3779B97F4A7C15u >> (64 - TOK_CACHE_LOG2) & ~(uint64_t)(WAYS - 1)];
     __builtin_prefetch(out->entry);
 }
 
@@ -176,14 +201,29 @@ static inline bool emit_entry(const tok_entry *entry, const key *k, tok_out *out
     return true;
 }
 
-static void short_miss(const di_tokenizer *tok, tok_scratch *scratch, const uint8_t *s, size_t n, const key *k, tok_out *out)
+static inline bool emit_cached(const key *k, tok_out *out)
+{
+    return emit_entry(k->entry, k, out) || emit_entry(k->entry + 1, k, out) || emit_entry(k->entry + 2, k, out) ||
+           emit_entry(k->entry + 3, k, out);
+}
+
+/* Ids of a piece of at most TOK_CACHED_BYTES that is not in the cache. */
+static size_t uncached_piece(const di_tokenizer *tok, const uint8_t *s, size_t n, const key *k, int32_t ids[TOK_SHORT_BYTES])
+{
+    if (n > TOK_WORD_BYTES || !tok->whole_pieces) {
+        return short_piece(tok, s, n, ids);
+    }
+    ids[0] = tok_words_find(&tok->words, k->low, k->high, n);
+    return ids[0] != TOK_NONE ? 1 : tok_short_merge(tok, s, n, ids);
+}
+
+static void short_miss(const di_tokenizer *tok, const uint8_t *s, size_t n, const key *k, tok_out *out)
 {
     int32_t ids[TOK_SHORT_BYTES];
-    const size_t n_ids = short_piece(tok, s, n, ids);
+    const size_t n_ids = uncached_piece(tok, s, n, k, ids);
     emit_all(out, ids, n_ids);
     if (n_ids <= TOK_CACHED_IDS) {
-        tok_entry *second = &scratch->cache[(size_t)(k->entry - scratch->cache) ^ 1];
-        *second = *k->entry;
+        memmove(k->entry + 1, k->entry, (WAYS - 1) * sizeof *k->entry);
         k->entry->low = k->low;
         k->entry->high = k->high;
         for (size_t i = 0; i < TOK_CACHED_IDS; i++) {
@@ -210,9 +250,8 @@ bool tok_encode_plain(const di_tokenizer *tok, tok_scratch *scratch, const uint8
                 if (!long_piece(tok, scratch, s + begin, size, out)) {
                     return false;
                 }
-            } else if (!emit_entry(keys[i].entry, &keys[i], out) &&
-                       !emit_entry(&scratch->cache[(size_t)(keys[i].entry - scratch->cache) ^ 1], &keys[i], out)) {
-                short_miss(tok, scratch, s + begin, size, &keys[i], out);
+            } else if (!emit_cached(&keys[i], out)) {
+                short_miss(tok, s + begin, size, &keys[i], out);
             }
         }
     }

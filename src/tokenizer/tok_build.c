@@ -219,9 +219,21 @@ static di_status keep_reachable(build *b, di_error *err)
 {
     di_tokenizer *tok = b->tok;
     memset(tok->pieces.slots, 0, sizeof *tok->pieces.slots << (64 - tok->pieces.shift));
+    const di_status status = tok_words_init(&tok->words, (size_t)tok->n_ids, err);
+    if (status != DI_OK) {
+        return status;
+    }
     for (int32_t id = 0; id < tok->n_ids; id++) {
-        if (b->reachable[id] != 0 && !tok_pieces_add(tok, id)) {
+        if (b->reachable[id] == 0) {
+            continue;
+        }
+        if (!tok_pieces_add(tok, id)) {
             return err_set(err, DI_E_INTERNAL, "token %d twice in the piece table", id);
+        }
+        size_t n;
+        const uint8_t *s = tok_token(tok, id, &n);
+        if (n <= TOK_WORD_BYTES) {
+            tok_words_add(&tok->words, s, n, id);
         }
     }
     return DI_OK;

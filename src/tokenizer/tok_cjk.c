@@ -91,9 +91,6 @@ void tok_cjk_fill(di_tokenizer *tok, const uint8_t *reachable)
         }
         size_t n;
         const uint8_t *s = tok_token(tok, id, &n);
-        if (tok_starts_in_cjk(s, n)) {
-            tok->max_cjk_bytes = n > tok->max_cjk_bytes ? n : tok->max_cjk_bytes;
-        }
         if ((tok->flags[id] & DI_TOKEN_FRAGMENT) != 0) {
             const ends e = look_at_ends(s, n);
             /* Without a seam between two characters nothing is parted: such a product lies within one character. */

@@ -37,13 +37,9 @@ unsigned tok_kind(uint32_t cp)
 }
 
 /* Lengths come from the lead byte alone: callers pass valid UTF-8, and on anything else this must only stay in bounds. */
-unsigned tok_kind_at(const uint8_t *s, size_t n, size_t i, size_t *length)
+unsigned tok_wide_kind_at(const uint8_t *s, size_t n, size_t i, size_t *length)
 {
     const uint32_t c = s[i];
-    if (c < 0x80) {
-        *length = 1;
-        return tok_ascii_kind[c];
-    }
     const size_t left = n - i;
     if (c >= 0xE0 && c < 0xF0 && left >= 3) {
         *length = 3;

@@ -28,11 +28,21 @@ static inline bool tok_in(unsigned set, unsigned kind)
 /* Kind of a code point; values above U+10FFFF are O. */
 unsigned tok_kind(uint32_t cp);
 
-/* Kind and length of the character at s[i], i < n. A byte that does not start a whole character before n is one O. */
-unsigned tok_kind_at(const uint8_t *s, size_t n, size_t i, size_t *length);
-
 /* Kinds of the ASCII characters; TOK_NOT_ASCII for bytes from 0x80. */
 #define TOK_NOT_ASCII 0xFFu
 extern const uint8_t tok_ascii_kind[256];
+
+/* tok_kind_at for a byte from 0x80. */
+unsigned tok_wide_kind_at(const uint8_t *s, size_t n, size_t i, size_t *length);
+
+/* Kind and length of the character at s[i], i < n. A byte that does not start a whole character before n is one O. */
+static inline unsigned tok_kind_at(const uint8_t *s, size_t n, size_t i, size_t *length)
+{
+    if (s[i] < 0x80) {
+        *length = 1;
+        return tok_ascii_kind[s[i]];
+    }
+    return tok_wide_kind_at(s, n, i, length);
+}
 
 #endif

@@ -23,13 +23,25 @@ typedef struct pending {
     size_t n;
 } pending;
 
-static void put(sink *out, const void *text, size_t n)
+static inline void put(sink *out, const void *text, size_t n)
 {
     if (out->size < out->capacity) {
         const size_t room = out->capacity - out->size;
         memcpy(out->text + out->size, text, n < room ? n : room);
     }
     out->size += n;
+}
+
+/* A whole token: its bytes have TOK_PAD bytes behind them, so that a short one is one copy of a fixed size. What is copied too
+ * much lies before the end of the sink and is overwritten by the next token. */
+static inline void put_token(sink *out, const uint8_t *s, size_t n)
+{
+    if (n <= TOK_PAD / 4 && out->size <= out->capacity && out->capacity - out->size >= TOK_PAD / 4) {
+        memcpy(out->text + out->size, s, TOK_PAD / 4);
+        out->size += n;
+    } else {
+        put(out, s, n);
+    }
 }
 
 static void put_replacement(sink *out)
@@ -83,7 +95,7 @@ static void feed(pending *p, const uint8_t *s, size_t n, sink *out)
     }
 }
 
-static void feed_token(const di_tokenizer *tok, unsigned flags, int32_t id, pending *p, sink *out)
+static inline void feed_token(const di_tokenizer *tok, unsigned flags, int32_t id, pending *p, sink *out)
 {
     if (id < 0 || id >= tok->n_ids) {
         return;
@@ -95,7 +107,7 @@ static void feed_token(const di_tokenizer *tok, unsigned flags, int32_t id, pend
     size_t n;
     const uint8_t *s = tok_token(tok, id, &n);
     if (p->n == 0 && (token_flags & DI_TOKEN_FRAGMENT) == 0) {
-        put(out, s, n);
+        put_token(out, s, n);
     } else {
         feed(p, s, n, out);
     }

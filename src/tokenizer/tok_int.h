@@ -28,11 +28,14 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "keys are built from l
 /* ---- tables (tok_table.c) ---- */
 
 /* Merges: (left id, right id) -> product. Open addressing; a slot packs left:20 right:20 product:20, 0 is empty (no product
- * has id 0). */
+ * has id 0). Most look-ups find nothing, so a bit filter that stays in the nearest caches answers first. */
 typedef struct tok_pairs {
     uint64_t *slots;
-    unsigned shift; /* 64 - log2(number of slots) */
+    uint64_t *filter; /* 4 bits a slot; a pair sets one */
+    unsigned shift;   /* 64 - log2(number of slots) */
 } tok_pairs;
+
+#define TOK_FILTER_LOG2 2 /* bits a slot */
 
 /* Byte string -> id of a reachable base token. A slot holds 32 bits of hash and id + 1; the bytes lie in the token table. */
 typedef struct tok_pieces {
@@ -47,15 +50,19 @@ bool tok_pairs_add(tok_pairs *pairs, int32_t left, int32_t right, int32_t produc
 static inline uint64_t tok_pair_hash(uint64_t key)
 {
     key *= 0x9E3779B97F4A7C15u;
-    return key ^ key >> 32;
+    return (key ^ key >> 32) * 0x9E3779B97F4A7C15u;
 }
 
 static inline int32_t tok_pairs_find(const tok_pairs *pairs, int32_t left, int32_t right)
 {
     const uint64_t key = (uint64_t)(uint32_t)left << 20 | (uint32_t)right;
+    const uint64_t hash = tok_pair_hash(key);
+    const uint64_t bit = hash >> (pairs->shift - TOK_FILTER_LOG2);
+    if ((pairs->filter[bit / 64] >> bit % 64 & 1) == 0) {
+        return TOK_NONE;
+    }
     const size_t mask = SIZE_MAX >> pairs->shift;
-    size_t i = (size_t)(tok_pair_hash(key) * 0x9E3779B97F4A7C15u >> pairs->shift);
-    for (;; i = (i + 1) & mask) {
+    for (size_t i = (size_t)(hash >> pairs->shift);; i = (i + 1) & mask) {
         const uint64_t slot = pairs->slots[i];
         if (slot >> 20 == key && slot != 0) {
             return (int32_t)(slot & 0xFFFFF);
@@ -65,6 +72,44 @@ static inline int32_t tok_pairs_find(const tok_pairs *pairs, int32_t left, int32
         }
     }
 }
+
+/* Base tokens of at most TOK_WORD_BYTES again, with their bytes in the slot, so that a look-up touches one cache line. */
+#define TOK_WORD_BYTES 12u
+
+typedef struct tok_word {
+    uint64_t low;  /* first eight bytes */
+    uint64_t rest; /* bytes 8-11: 32 bits, length: 8, id: 24; 0 = empty */
+} tok_word;
+
+typedef struct tok_words {
+    tok_word *slots;
+    unsigned shift;
+} tok_words;
+
+/* Bytes of a piece as tok_word keeps them: n <= TOK_WORD_BYTES, `high` the bytes from the ninth on. */
+static inline uint64_t tok_word_hash(uint64_t low, uint64_t rest)
+{
+    const uint64_t mixed = (low ^ low >> 32) * 0x9E3779B97F4A7C15u + rest * 0xD6E8FEB86659FD93u;
+    return (mixed ^ mixed >> 29) * 0x9E3779B97F4A7C15u;
+}
+
+static inline int32_t tok_words_find(const tok_words *words, uint64_t low, uint64_t high, size_t n)
+{
+    const uint64_t rest = (high & 0xFFFFFFFF) | (uint64_t)n << 32;
+    const size_t mask = SIZE_MAX >> words->shift;
+    for (size_t i = (size_t)(tok_word_hash(low, rest) >> words->shift);; i = (i + 1) & mask) {
+        const tok_word *slot = &words->slots[i];
+        if (slot->low == low && (slot->rest & 0xFFFFFFFFFF) == rest) {
+            return (int32_t)(slot->rest >> 40);
+        }
+        if (slot->rest == 0) {
+            return TOK_NONE;
+        }
+    }
+}
+
+di_status tok_words_init(tok_words *words, size_t n, di_error *err);
+void tok_words_add(tok_words *words, const uint8_t *s, size_t n, int32_t id);
 
 di_status tok_pieces_init(tok_pieces *pieces, size_t n, di_error *err);
 /* False when a token with these bytes is there already. */
@@ -197,10 +242,10 @@ struct di_tokenizer {
     uint8_t *flags;   /* [n_ids] DI_TOKEN_* and TOK_LITERAL */
     tok_pairs pairs;
     tok_pieces pieces;
+    tok_words words;
     tok_added added;
     size_t max_token_bytes;
     int32_t *cjk;          /* [TOK_N_CJK] token that stands for the character from the start, else TOK_NONE */
-    size_t max_cjk_bytes;  /* longest token that starts with a character of the CJK set */
     int32_t *byte_pair;    /* [256 * 256] product of two single bytes, else TOK_NONE */
     pthread_mutex_t lock; /* guards idle */
     tok_scratch *idle;

@@ -56,6 +56,8 @@ void di_tokenizer_close(di_tokenizer *tokenizer)
     (void)pthread_mutex_destroy(&tokenizer->lock);
     tok_added_fini(&tokenizer->added);
     free(tokenizer->pairs.slots);
+    free(tokenizer->pairs.filter);
+    free(tokenizer->words.slots);
     free(tokenizer->pieces.slots);
     free(tokenizer->cjk);
     free(tokenizer->byte_pair);

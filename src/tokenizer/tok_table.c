@@ -1,7 +1,8 @@
-/* tok_table.c - the two hash tables behind encoding: merges by pair of ids, and base tokens by their bytes.
+/* tok_table.c - the hash tables behind encoding: merges by pair of ids, and base tokens by their bytes (once for all tokens, once
+ * more for the short ones, which are most).
  *
- * Both use open addressing with linear probing at a load of at most one half and 8-byte slots, so that a look-up, which
- * mostly misses, touches one cache line. They never grow: their size is known when they are made. */
+ * All use open addressing with linear probing at a load of at most one half and small slots, so that a look-up touches
+ * one cache line. They never grow: their size is known when they are made. */
 #include "tokenizer/tok_int.h"
 
 #include "core/arith.h"
@@ -23,7 +24,13 @@ static di_status new_slots(size_t n, uint64_t **slots, unsigned *shift, di_error
 
 di_status tok_pairs_init(tok_pairs *pairs, size_t n, di_error *err)
 {
-    return new_slots(n, &pairs->slots, &pairs->shift, err);
+    const di_status status = new_slots(n, &pairs->slots, &pairs->shift, err);
+    if (status != DI_OK) {
+        return status;
+    }
+    const size_t n_bits = (size_t)1 << (64 - pairs->shift + TOK_FILTER_LOG2);
+    pairs->filter = ar_calloc(n_bits / 64, sizeof *pairs->filter);
+    return pairs->filter != NULL ? DI_OK : err_memory(err, "tokenizer table", n_bits / 8);
 }
 
 bool tok_pairs_add(tok_pairs *pairs, int32_t left, int32_t right, int32_t product)
@@ -32,13 +39,40 @@ bool tok_pairs_add(tok_pairs *pairs, int32_t left, int32_t right, int32_t produc
         return false;
     }
     const uint64_t key = (uint64_t)(uint32_t)left << 20 | (uint32_t)right;
+    const uint64_t hash = tok_pair_hash(key);
+    const uint64_t bit = hash >> (pairs->shift - TOK_FILTER_LOG2);
     const size_t mask = SIZE_MAX >> pairs->shift;
-    size_t i = (size_t)(tok_pair_hash(key) * MULTIPLIER >> pairs->shift);
+    size_t i = (size_t)(hash >> pairs->shift);
     while (pairs->slots[i] != 0) {
         i = (i + 1) & mask;
     }
     pairs->slots[i] = key << 20 | (uint32_t)product;
+    pairs->filter[bit / 64] |= (uint64_t)1 << bit % 64;
     return true;
+}
+
+di_status tok_words_init(tok_words *words, size_t n, di_error *err)
+{
+    unsigned bits = 4;
+    while (((size_t)1 << bits) < 2 * n) {
+        bits++;
+    }
+    words->slots = ar_calloc((size_t)1 << bits, sizeof *words->slots);
+    words->shift = 64 - bits;
+    return words->slots != NULL ? DI_OK : err_memory(err, "tokenizer table", sizeof *words->slots << bits);
+}
+
+void tok_words_add(tok_words *words, const uint8_t *s, size_t n, int32_t id)
+{
+    uint64_t bytes[2] = {0, 0};
+    memcpy(bytes, s, n);
+    const uint64_t rest = bytes[1] | (uint64_t)n << 32;
+    const size_t mask = SIZE_MAX >> words->shift;
+    size_t i = (size_t)(tok_word_hash(bytes[0], rest) >> words->shift);
+    while (words->slots[i].rest != 0) {
+        i = (i + 1) & mask;
+    }
+    words->slots[i] = (tok_word){.low = bytes[0], .rest = rest | (uint64_t)id << 40};
 }
 
 uint64_t tok_hash(const uint8_t *s, size_t n)
