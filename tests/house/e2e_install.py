@@ -1,6 +1,7 @@
 """The installed library as a stranger meets it: prefix, pkg-config, CMake package, symbols, paths."""
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 
@@ -78,9 +79,9 @@ def test_only_public_symbols_leave_the_libraries(prefix):
 def test_every_function_of_the_public_headers_is_there(prefix):
     declared = set()
     for header in (prefix / "include/deepinfer").glob("*.h"):
-        text = header.read_text(encoding="utf-8").replace("\n", " ")
-        declared |= {part.split("(")[0].split()[-1].lstrip("*") for part in text.split("DI_API ")[1:] if "(" in part}
-    declared.discard("__attribute__")
+        text = re.sub(r"/\*.*?\*/", " ", header.read_text(encoding="utf-8"), flags=re.DOTALL)
+        declared |= set(re.findall(r"\bDI_API\b[^;(]*?(\w+)\s*\(", text))
+    assert "di_version" in declared
     listing = out("nm", "-D", "--defined-only", next(prefix.rglob("libdeepinfer.so")))
     assert declared - {line.split()[-1] for line in listing.splitlines()} == set()
 
