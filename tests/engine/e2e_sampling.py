@@ -14,7 +14,7 @@ import pytest
 
 E_ARGUMENT, E_FORMAT, E_STATE = -1, -2, -7
 PROGRAM = Path(os.environ.get("DI_BUILD_DIR", "build/release")) / "tests/engine/test_eng_sample_cases"
-N_CASES = 1500
+N_CASES = 900
 N_POSITIONS = 40
 DEFAULT = dict(temperature=1.0, top_p=1.0, min_p=0.0, top_k=0, repetition=1.0, presence=0.0, frequency=0.0, seed=0,
                min_tokens=0, n_top=0, position=0, n_positions=N_POSITIONS, bias=(), stop=(), prompt=(), sampled=(), mask=None)
