@@ -72,9 +72,9 @@ static void add_options(cli_parser *p, generation *g)
     cli_add_real(p, "top-p", "P", &g->top_p, 0, 1, "least set of tokens with this much probability; 1 = off");
     cli_add_int(p, "top-k", "K", &g->top_k, 0, INT32_MAX, "the K likeliest tokens; 0 = off");
     cli_add_real(p, "min-p", "P", &g->min_p, 0, 1, "tokens at least P times as likely as the likeliest; 0 = off");
-    cli_add_real(p, "repetition-penalty", "X", &g->repetition_penalty, 0.001, 1000, "over tokens of prompt and output; 1 = off");
-    cli_add_real(p, "presence-penalty", "X", &g->presence_penalty, -100, 100, "once for a token in the output; 0 = off");
-    cli_add_real(p, "frequency-penalty", "X", &g->frequency_penalty, -100, 100, "for each time it is there; 0 = off");
+    cli_add_real(p, "repetition-penalty", "X", &g->repetition_penalty, 0.01, 100, "over tokens of prompt and output; 1 = off");
+    cli_add_real(p, "presence-penalty", "X", &g->presence_penalty, -2, 2, "once for a token in the output; 0 = off");
+    cli_add_real(p, "frequency-penalty", "X", &g->frequency_penalty, -2, 2, "for each time it is there; 0 = off");
     cli_add_int(p, "min-tokens", "N", &g->min_tokens, 0, INT32_MAX, "no stop token before so many");
     cli_add_string(p, "stop-id", "IDS", &g->stop_id_list, "token ids that end the output, besides the model's own");
     cli_add_flag(p, "ignore-eos", &g->ignore_eos, "go on after the model's end token");

@@ -71,12 +71,6 @@ static int unknown_command(const char *name)
     return CLI_USAGE;
 }
 
-int cli_fail(const di_error *err)
-{
-    fprintf(stderr, "deepinfer: %s\n", err->message);
-    return CLI_FAILED;
-}
-
 int main(int argc, char **argv)
 {
     if (argc < 2) {

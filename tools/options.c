@@ -214,6 +214,12 @@ int cli_usage(const cli_parser *p, const char *format, ...)
     return CLI_USAGE;
 }
 
+int cli_fail(const di_error *err)
+{
+    fprintf(stderr, "deepinfer: %s\n", err->message);
+    return CLI_FAILED;
+}
+
 /* --- Lists of ids ----------------------------------------------------------------------------------------------------- */
 
 static di_status parse_ids(const char *text, size_t size, const char *name, int32_t *ids, size_t *n, di_error *err)

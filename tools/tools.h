@@ -19,7 +19,7 @@ int cmd_generate(int argc, char **argv);
 int cmd_tokenize(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
 
-/* Prints "deepinfer: <message>" and returns CLI_FAILED. */
+/* Prints "deepinfer: <message>" and returns CLI_FAILED (options.c). */
 int cli_fail(const di_error *err);
 
 #endif
