@@ -2,8 +2,8 @@
  *
  * Three tiers that give the same ids: a cache of short pieces, the table of whole tokens, and a merge loop. Pieces are taken in
  * batches: first all keys are made and their cache lines requested, then all are answered, so that a large cache costs little
- * more than a small one. An entry of the cache lives in one of four places side by side; a new one takes the first, and the oldest
- * of the four falls out. */
+ * more than a small one. An entry of the cache lives in one of four places side by side; a new one takes the first, one that
+ * is found moves there, and the last falls out. */
 #include "tokenizer/tok_int.h"
 
 #include <stdlib.h>
@@ -35,7 +35,6 @@ void tok_scratch_free(tok_scratch *scratch)
     if (scratch != NULL) {
         free(scratch->cache);
         free(scratch->symbols);
-        free(scratch->places);
         free(scratch->lists);
         free(scratch->heap);
         free(scratch);
@@ -184,27 +183,36 @@ static inline void make_key(tok_scratch *scratch, const uint8_t *s, size_t n, si
     __builtin_prefetch(out->entry);
 }
 
-static inline bool emit_entry(const tok_entry *entry, const key *k, tok_out *out)
+static inline bool holds(const tok_entry *entry, const key *k)
 {
-    if (entry->low != k->low || entry->high != k->high) {
-        return false;
-    }
-    if (out->capacity - out->n >= TOK_CACHED_IDS && out->n <= out->capacity) {
+    return entry->low == k->low && entry->high == k->high;
+}
+
+static inline void emit_entry(const tok_entry *entry, tok_out *out)
+{
+    if (out->n <= out->capacity && out->capacity - out->n >= TOK_CACHED_IDS) {
         /* All four are written, which is quicker than asking; the next piece overwrites what is too much. */
         memcpy(out->ids + out->n, entry->ids, sizeof entry->ids);
         out->n += 1u + (entry->ids[1] >= 0) + (entry->ids[2] >= 0) + (entry->ids[3] >= 0);
-        return true;
+        return;
     }
     for (int i = 0; i < TOK_CACHED_IDS && entry->ids[i] != TOK_NONE; i++) {
         tok_emit(out, entry->ids[i]);
     }
-    return true;
 }
 
-static inline bool emit_cached(const key *k, tok_out *out)
+/* Looks in the other places; what is found moves to the first, so that common pieces are met there. */
+static __attribute__((noinline)) bool fetch_entry(const key *k)
 {
-    return emit_entry(k->entry, k, out) || emit_entry(k->entry + 1, k, out) || emit_entry(k->entry + 2, k, out) ||
-           emit_entry(k->entry + 3, k, out);
+    for (int way = 1; way < WAYS; way++) {
+        if (holds(k->entry + way, k)) {
+            const tok_entry found = k->entry[way];
+            k->entry[way] = k->entry[0];
+            k->entry[0] = found;
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Ids of a piece of at most TOK_CACHED_BYTES that is not in the cache. */
@@ -250,7 +258,9 @@ bool tok_encode_plain(const di_tokenizer *tok, tok_scratch *scratch, const uint8
                 if (!long_piece(tok, scratch, s + begin, size, out)) {
                     return false;
                 }
-            } else if (!emit_cached(&keys[i], out)) {
+            } else if (holds(keys[i].entry, &keys[i]) || fetch_entry(&keys[i])) {
+                emit_entry(keys[i].entry, out);
+            } else {
                 short_miss(tok, s + begin, size, &keys[i], out);
             }
         }

@@ -202,8 +202,7 @@ typedef struct tok_scratch {
     struct tok_scratch *next;
     tok_entry *cache; /* [1 << TOK_CACHE_LOG2] */
     struct tok_symbol *symbols; /* this and the rest belong to tok_long.c, which makes them when they are needed */
-    struct tok_place *places;
-    size_t n_symbols;
+    size_t n_symbols; /* capacity */
     struct tok_places *lists;
     int32_t *heap;
 } tok_scratch;
