@@ -79,7 +79,8 @@ static void add_options(cli_parser *p, generation *g)
     cli_add_string(p, "stop-id", "IDS", &g->stop_id_list, "token ids that end the output, besides the model's own");
     cli_add_flag(p, "ignore-eos", &g->ignore_eos, "go on after the model's end token");
     cli_add_int(p, "n", "N", &g->n_choices, 1, 1 << 20, "so many outputs, with seeds seed, seed+1 ...");
-    cli_add_int(p, "logprobs", "K", &g->logprobs, 0, DI_MAX_TOP_LOGPROBS, "with --json: log-probabilities of the token and of the K likeliest");
+    cli_add_int(p, "logprobs", "K", &g->logprobs, 0, DI_MAX_TOP_LOGPROBS,
+                "with --json: log-probabilities of the token and of the K likeliest");
     cli_add_string(p, "dump-logits", "FILE", &g->dump_logits, "write ids, positions, logits to a safetensors file");
     cli_add_flag(p, "all-logits", &g->all_logits, "with --dump-logits: also those of every prompt position");
     cli_add_flag(p, "echo", &g->echo, "print the prompt before the output");

@@ -3,8 +3,8 @@
  *   di_engine_open(model) -> di_sequence_new -> di_sequence_feed(prompt)
  *   loop: di_engine_step until di_sequence_ready; di_sequence_sample gives the next id and feeds it back
  *
- * An engine and its sequences belong to one thread at a time. Results do not depend on how tokens are fed or batched, on chunk size or thread
- * count. Unstable until 1.0. */
+ * An engine and its sequences belong to one thread at a time. Results do not depend on how tokens are fed or batched, on
+ * chunk size or thread count. Unstable until 1.0. */
 #ifndef DEEPINFER_ENGINE_H
 #define DEEPINFER_ENGINE_H
 

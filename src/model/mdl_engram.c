@@ -1,5 +1,5 @@
-/* mdl_engram.c - see mdl_engram.h. The multipliers are numpy's SeedSequence + PCG64 + Lemire draw, written from the algorithm's description in
- * model.md appendix B, so that test configurations work too. */
+/* mdl_engram.c - see mdl_engram.h. The multipliers are numpy's SeedSequence + PCG64 + Lemire draw, written from the
+ * algorithm's description in model.md appendix B, so that test configurations work too. */
 #include "model/mdl_engram.h"
 
 #include "core/core.h"
@@ -154,8 +154,9 @@ di_status mdl_engram_constants(const mdl_config *c, mdl_engram *out, di_error *e
             sum += out->prime[l][column];
         }
         if (sum != g->n_rows[l]) {
-            status = err_set(err, DI_E_FORMAT, "config.json: text_config.engram_num_embeddings[%d] is %lld: the primes of this table sum to %lld",
-                             l, (long long)g->n_rows[l], (long long)sum);
+            status = err_set(err, DI_E_FORMAT,
+                             "config.json: text_config.engram_num_embeddings[%d] is %lld: the primes of this table sum to %lld", l,
+                             (long long)g->n_rows[l], (long long)sum);
         }
     }
     free(set);
@@ -230,7 +231,9 @@ di_status mdl_engram_init(const mdl_config *c, const char *dir, const di_tokeniz
     }
     if (status == DI_OK && n_compressed != c->engram.compressed_vocab) {
         /* A different map would silently re-hash every look-up. */
-        status = err_set(err, DI_E_FORMAT, "the tokenizer gives %d compressed ids, text_config.engram_compressed_vocab_size is %d: wrong tokenizer.json?",
+        status = err_set(err, DI_E_FORMAT,
+                         "the tokenizer gives %d compressed ids, text_config.engram_compressed_vocab_size is %d: "
+                         "wrong tokenizer.json?",
                          n_compressed, c->engram.compressed_vocab);
     }
     if (status == DI_OK) {

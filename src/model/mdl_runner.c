@@ -193,7 +193,8 @@ di_status mdl_runner_new(const di_model *model, const mdl_runner_options *option
         alloc_host(r);
         make_rope(r);
         if (r->failed) {
-            status = err_set(err, DI_E_MEMORY, "out of memory: buffers for passes of %d tokens (use a smaller chunk or context)", r->max_rows);
+            status = err_set(err, DI_E_MEMORY,
+                             "out of memory: buffers for passes of %d tokens (use a smaller chunk or context)", r->max_rows);
         }
     }
     if (status != DI_OK) {

@@ -1,5 +1,5 @@
-/* mdl_trace.c - intermediate values under the names of the golden files, for verification, so that a comparison can name the first stage that differs.
- * Nothing here runs unless the runner has a trace function. Traced passes hold one sequence. */
+/* mdl_trace.c - intermediate values under the names of the golden files, for verification, so that a comparison can name
+ * the first stage that differs. Nothing here runs unless the runner has a trace function. Traced passes hold one sequence. */
 #include "core/core.h"
 #include "model/model_int.h"
 #include "ops/formats.h"

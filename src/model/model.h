@@ -61,9 +61,9 @@ typedef struct mdl_item {
     int32_t n_logits;         /* logits wanted of the last n_logits rows; only meaningful when n_after < what they reach */
 } mdl_item;
 
-/* Runs the items' rows (together at most max_rows) through the model and appends them to the sequences. Logits of the wanted rows are written to
- * `logits` [sum of wanted rows, vocab] (host) in item order; rows that no layer had to finish (n_after > 0) give none. *n_logits = rows written.
- * On error the sequences of the batch must be freed. */
+/* Runs the items' rows (together at most max_rows) through the model and appends them to the sequences. Logits of the wanted
+ * rows are written to `logits` [sum of wanted rows, vocab] (host) in item order; rows that no layer had to finish (n_after > 0)
+ * give none. *n_logits = rows written. On error the sequences of the batch must be freed. */
 di_status mdl_forward(mdl_runner *r, const mdl_item *items, int32_t n_items, float *logits, int32_t *n_logits, di_error *err);
 
 /* Sends a sequence's caches to the runner's trace, unpacked, under "cache.L<i>.<name>". */
