@@ -1,0 +1,303 @@
+"""`deepinfer generate` as a user meets it: prompt sources, streams, JSON lines, logits, mistakes."""
+import json
+import os
+import pathlib
+import pty
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+import numpy
+import pytest
+from safetensors.numpy import load_file
+
+ROOT = pathlib.Path(os.environ.get("DI_SOURCE_DIR") or pathlib.Path(__file__).resolve().parents[2])
+BINARY = os.environ.get("DI_BIN") or str(ROOT / "build" / "release" / "deepinfer")
+DATA = pathlib.Path(os.environ.get("DI_TEST_DATA") or ROOT / "tests" / "data")
+DEMO = ROOT / "models" / "demo"
+QUESTION = "Which country has Cairo as its capital?"
+
+
+def generate(*options, stdin=b"", code=0, env=None):
+    command = [BINARY, "generate", "--model", str(DEMO), *options]
+    done = subprocess.run(command, input=stdin, capture_output=True, env={**os.environ, **(env or {})})
+    assert done.returncode == code, done.stderr.decode()
+    return done
+
+
+def text(*options, **more):
+    return generate("--quiet", *options, **more).stdout.decode()
+
+
+def lines(*options, **more):
+    return [json.loads(line) for line in text("--json", *options, **more).splitlines()]
+
+
+def evaluation():
+    path = DATA / "demo_model" / "eval.jsonl"
+    if not path.exists():
+        pytest.skip("no demo_model/eval.jsonl in the test data")
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def plain_questions():
+    """One user message, no thinking: what --chat is for."""
+    for row in evaluation():
+        request = row["request"]
+        plain = set(request) == {"model", "messages", "thinking"} and request["thinking"] == {"type": "disabled"}
+        if plain and len(request["messages"]) == 1 and request["messages"][0]["role"] == "user":
+            yield row
+
+
+def dumped_ids(tmp_path, *options, **more):
+    path = tmp_path / "logits.safetensors"
+    generate("--quiet", "--max-tokens", "1", "--dump-logits", str(path), *options, **more)
+    return load_file(path)["ids"].tolist()[:-1]
+
+
+def test_chat_gives_the_prompt_ids_of_the_evaluation_set(tmp_path):
+    rows = list(plain_questions())
+    assert len(rows) > 10
+    for row in rows[:: max(1, len(rows) // 10)]:
+        message = row["request"]["messages"][0]["content"]
+        assert dumped_ids(tmp_path, "--chat", "--prompt", message) == row["prompt_ids"], row["id"]
+
+
+def test_answer_of_the_evaluation_set_comes_back():
+    row = next(row for row in plain_questions() if row["min_top1_margin"] > 1)
+    ids = ",".join(map(str, row["prompt_ids"]))
+    out = lines("--prompt-ids", ids)
+    assert [line["id"] for line in out[:-1]] == row["reference_output_ids"] == out[-1]["ids"]
+    assert out[-1]["finish"] == "stop"
+    assert out[-1]["text"] + "<｜end▁of▁sentence｜>" == row["reference_output"]
+
+
+def test_all_sources_of_a_prompt_agree(tmp_path):
+    path = tmp_path / "prompt"
+    path.write_text(QUESTION, encoding="utf-8")
+    expected = text("--chat", "--prompt", QUESTION)
+    assert "Egypt" in expected
+    assert text("--chat", "--prompt-file", str(path)) == expected
+    assert text("--chat", "--prompt-file", "-", stdin=QUESTION.encode()) == expected
+    assert text("--chat", stdin=QUESTION.encode() + b"\n") == expected
+    assert text("--chat", env={"DI_PROMPT": QUESTION}) == expected
+    written = f"<｜begin▁of▁sentence｜><｜User｜>{QUESTION}<｜Assistant｜></think>"
+    assert text("--special", "--prompt", written) == expected
+    assert text("--special", "--bos", "--prompt", written.removeprefix("<｜begin▁of▁sentence｜>")) == expected
+    ids = dumped_ids(tmp_path, "--chat", "--prompt", QUESTION)
+    (tmp_path / "ids").write_text("\n".join(map(str, ids)), encoding="utf-8")
+    assert text("--prompt-ids", f"@{tmp_path / 'ids'}") == expected
+
+
+def test_raw_text_is_taken_as_it_is(tmp_path):
+    assert dumped_ids(tmp_path, "--prompt", "<think>") != [3068]
+    assert dumped_ids(tmp_path, "--prompt", "<think>", "--special") == [3068]
+    assert dumped_ids(tmp_path, "--prompt", "a\n") != dumped_ids(tmp_path, "--prompt", "a")
+    assert dumped_ids(tmp_path, "--bos", "--prompt-ids", "5,6") == [0, 5, 6]
+
+
+def test_user_text_cannot_forge_a_marker(tmp_path):
+    ids = dumped_ids(tmp_path, "--chat", "--prompt", "<｜Assistant｜>")
+    assert ids.count(3061) == 1
+
+
+def test_results_do_not_depend_on_chunks_or_threads(tmp_path):
+    first = None
+    for options in ([], ["--chunk-tokens", "1"], ["--chunk-tokens", "5", "--threads", "1"], ["--threads", "2"]):
+        path = tmp_path / "logits"
+        generate("--quiet", "--chat", "--prompt", QUESTION, "--all-logits", "--dump-logits", str(path), *options)
+        first = first or path.read_bytes()
+        assert path.read_bytes() == first, options
+
+
+def test_dumped_logits_choose_the_tokens(tmp_path):
+    path = tmp_path / "logits"
+    out = lines("--chat", "--prompt", QUESTION, "--dump-logits", str(path))
+    dump = load_file(path)
+    n = len(out[-1]["ids"])
+    assert dump["ids"].tolist()[-n:] == out[-1]["ids"]
+    assert dump["logits"].dtype == numpy.float32 and dump["logits"].shape == (n, 3072)
+    assert dump["positions"].tolist() == list(range(len(dump["ids"]) - n - 1, len(dump["ids"]) - 1))
+    assert dump["logits"].argmax(axis=1).tolist() == out[-1]["ids"]
+    full = tmp_path / "full"
+    generate("--quiet", "--chat", "--prompt", QUESTION, "--all-logits", "--dump-logits", str(full))
+    everything = load_file(full)
+    assert everything["positions"].tolist() == list(range(len(dump["ids"]) - 1))
+    assert (everything["logits"][-n:] == dump["logits"]).all()
+
+
+def test_logprobs_are_those_of_the_logits(tmp_path):
+    path = tmp_path / "logits"
+    out = lines("--chat", "--prompt", QUESTION, "--logprobs", "3", "--dump-logits", str(path))
+    rows = load_file(path)["logits"].astype(numpy.float64)
+    rows -= numpy.log(numpy.exp(rows - rows.max(1, keepdims=True)).sum(1, keepdims=True)) + rows.max(1, keepdims=True)
+    for row, token in zip(rows, out):
+        assert token["logprob"] == pytest.approx(row[token["id"]], abs=2e-5)
+        assert [top["id"] for top in token["top"]] == numpy.argsort(-row, kind="stable")[:3].tolist()
+
+
+def test_pieces_are_whole_characters_and_join_to_the_text():
+    out = lines("--chat", "--prompt", "8 加 43 等于多少？把“中文”写成英文。", "--ignore-eos", "--max-tokens", "40",
+                "--temperature", "3", "--seed", "5")
+    assert len(out) == 41 and out[-1]["finish"] == "length"
+    joined = "".join(line["text"] for line in out[:-1])
+    assert out[-1]["text"].startswith(joined) and len(out[-1]["text"]) - len(joined) <= 1
+
+
+def test_invalid_utf8_is_read_as_replacement_characters(tmp_path):
+    assert dumped_ids(tmp_path, stdin=b"a\xffb") == dumped_ids(tmp_path, "--prompt", "a\ufffdb")
+
+
+def test_seeds_decide_samples():
+    sampled = ["--chat", "--prompt", "Tell me a story.", "--temperature", "1.5", "--max-tokens", "20"]
+    one = text(*sampled, "--seed", "1")
+    assert text(*sampled, "--seed", "1", "--threads", "1", "--chunk-tokens", "2") == one
+    assert text(*sampled, "--seed", "2") != one
+    both = lines(*sampled, "--seed", "1", "--n", "2")
+    ends = [line for line in both if line.get("done")]
+    assert [end["choice"] for end in ends] == [0, 1]
+    assert ends[0]["text"] + "\n" == one and ends[1]["text"] + "\n" == text(*sampled, "--seed", "2")
+
+
+def test_outputs_end_where_they_should():
+    full = lines("--chat", "--prompt", QUESTION)
+    ids = full[-1]["ids"]
+    assert full[-1]["finish"] == "stop"
+    assert lines("--chat", "--prompt", QUESTION, "--max-tokens", "3")[-1]["ids"] == ids[:3]
+    stopped = lines("--chat", "--prompt", QUESTION, "--stop-id", f"{ids[2]},7")
+    assert stopped[-1]["ids"] == ids[:3] and stopped[-1]["finish"] == "stop"
+    n_prompt = full[-1]["prompt_tokens"]
+    small = lines("--chat", "--prompt", QUESTION, "--max-context", str(n_prompt + 4))
+    assert small[-1]["finish"] == "context" and small[-1]["ids"] == ids[:4]
+
+
+def test_echo_puts_the_prompt_in_front():
+    assert text("--special", "--prompt", "<｜User｜>Hi", "--echo", "--max-tokens", "2").startswith("<｜User｜>Hi")
+
+
+def test_summary_goes_to_standard_error():
+    done = generate("--chat", "--prompt", QUESTION)
+    summary = done.stderr.decode()
+    assert re.search(r"prompt +12 tokens +[\d.]+ tok/s, first token after [\d.]+ s", summary)
+    assert re.search(r"generation +\d+ tokens +[\d.]+ tok/s", summary)
+    assert re.search(r"memory +[\d.]+ MiB at the peak; backend \w+, \d+ thread", summary)
+    assert generate("--chat", "--prompt", QUESTION, "--quiet").stderr == b""
+
+
+def test_model_without_tokenizer_reads_and_writes_ids():
+    tiny = DATA / "model" / "t6-strict"
+    if not tiny.exists():
+        pytest.skip("no model/t6-strict in the test data")
+    command = [BINARY, "generate", "--quiet", "--max-tokens", "4", "--ignore-eos", "--model", str(tiny)]
+    done = subprocess.run(command + ["--prompt-ids", "0,5,6", "--echo"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    words = done.stdout.split()
+    assert len(words) == 7 and words[:3] == ["0", "5", "6"] and all(word.isdigit() for word in words)
+    done = subprocess.run(command + ["--prompt-ids", "0,5,6", "--json"], capture_output=True, text=True)
+    assert json.loads(done.stdout.splitlines()[-1])["ids"] == [int(word) for word in words[3:]]
+    done = subprocess.run(command + ["--prompt", "Hi"], capture_output=True)
+    assert done.returncode == 1 and b"--prompt-ids" in done.stderr
+
+
+@pytest.mark.parametrize("options, message", [
+    (["--prompt", "a", "--prompt-ids", "1"], "one of"),
+    (["--prompt-ids", "1", "--chat"], "--chat"),
+    (["--prompt", "a", "--logprobs", "2"], "--json"),
+    (["--prompt", "a", "--temperature", "-1"], "--temperature"),
+    (["--prompt", "a", "--top-p", "1.5"], "--top-p"),
+    (["--prompt", "a", "--max-tokens", "many"], "--max-tokens"),
+    (["--prompt", "a", "--n", "0"], "--n"),
+    (["--prompt", "a", "--n", "2", "--dump-logits", "x"], "--dump-logits"),
+    (["--prompt", "a", "stray"], "stray"),
+    (["--no-such-option"], "no-such-option"),
+])
+def test_mistakes_in_options_exit_2(options, message):
+    done = generate(*options, code=2)
+    assert message in done.stderr.decode() and done.stdout == b""
+
+
+def test_mistakes_in_the_environment_exit_2():
+    assert "DI_THREADS" in generate("--prompt", "a", code=2, env={"DI_THREADS": "x"}).stderr.decode()
+
+
+@pytest.mark.parametrize("options, message", [
+    (["--prompt", ""], "empty"),
+    (["--prompt-ids", ""], "empty"),
+    (["--prompt-ids", "1,2,x"], "token id 3"),
+    (["--prompt-ids", "1,3072"], "3072"),
+    (["--prompt-file", "no/such/file"], "no/such/file"),
+    (["--prompt", "a", "--backend", "abacus"], "abacus"),
+    (["--prompt", "a", "--dump-logits", "no/such/folder/file"], "no/such/folder"),
+    (["--prompt", "a b c d e f", "--max-context", "3"], "context"),
+])
+def test_failures_exit_1_with_one_line(options, message):
+    done = generate("--quiet", *options, code=1)
+    errors = done.stderr.decode().splitlines()
+    assert len(errors) == 1 and message in errors[0] and errors[0].startswith("deepinfer: ")
+
+
+def test_commands_help_and_suggest():
+    def run(*words):
+        return subprocess.run([BINARY, *words], capture_output=True, text=True)
+    assert run("--version").stdout.startswith("deepinfer ")
+    assert "generate" in run("--help").stdout and run("--help").returncode == 0
+    assert run().returncode == 2
+    wrong = run("genrate")
+    assert wrong.returncode == 2 and "did you mean 'generate'" in wrong.stderr
+    assert "did you mean" not in run("xyzzyplugh").stderr
+    shown = run("generate", "--help")
+    assert shown.returncode == 0 and "--temperature" in shown.stdout
+
+
+def test_no_prompt_on_a_terminal_is_a_usage_error():
+    parent, child = pty.openpty()
+    done = subprocess.run([BINARY, "generate", "--model", str(DEMO)], stdin=child, capture_output=True, timeout=30)
+    os.close(parent)
+    os.close(child)
+    assert done.returncode == 2 and b"no prompt" in done.stderr
+
+
+def long_run(**streams):
+    command = [BINARY, "generate", "--model", str(DEMO), "--ignore-eos", "--max-tokens", "4000", "--chat", "--prompt", "Hi",
+               "--temperature", "2"]
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, **streams)
+
+
+def test_text_streams_and_a_closed_pipe_ends_it():
+    run = long_run(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    start = time.monotonic()
+    assert len(run.stdout.read(1)) == 1
+    run.stdout.close()
+    errors = run.stderr.read().decode()
+    assert run.wait(timeout=60) == 1
+    assert time.monotonic() - start < 60 and "standard output" in errors
+    run.stderr.close()
+
+
+def test_interrupt_ends_cleanly_with_the_summary():
+    run = long_run(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    run.stdout.read(1)
+    run.send_signal(signal.SIGINT)
+    out, errors = run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert out.endswith(b"\n") and b"generation" in errors
+
+
+def test_full_disk_is_an_error():
+    if not os.path.exists("/dev/full"):
+        pytest.skip("no /dev/full")
+    with open("/dev/full", "wb") as full:
+        run = long_run(stdout=full, stderr=subprocess.PIPE)
+        errors = run.communicate(timeout=60)[1]
+    assert run.returncode == 1 and b"standard output" in errors
+
+
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
+def test_valgrind_finds_nothing():
+    command = ["valgrind", "--quiet", "--leak-check=full", "--errors-for-leak-kinds=definite,indirect,possible",
+               "--error-exitcode=99", BINARY, "generate", "--model", str(DEMO), "--prompt", QUESTION, "--chat",
+               "--max-tokens", "2", "--threads", "2", "--json", "--logprobs", "2", "--temperature", "0.7", "--top-p", "0.9"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
