@@ -153,6 +153,11 @@ static di_status fill_bytes(build *b, di_error *err)
     return DI_OK;
 }
 
+static bool in_alphabet(const di_tokenizer *tok, int32_t id)
+{
+    return (tok->flags[id] & TOK_LITERAL) == 0;
+}
+
 /* The piece table first holds all base tokens in the alphabet, by which merges are resolved. A base token that is an added
  * token too is literal, so that a merge that makes one is refused below: plain text must not give it. */
 static di_status fill_vocab_pieces(build *b, di_error *err)
@@ -163,7 +168,7 @@ static di_status fill_vocab_pieces(build *b, di_error *err)
         return status;
     }
     for (int32_t id = 0; id < tok->n_ids; id++) {
-        if ((tok->flags[id] & TOK_LITERAL) == 0 && !tok_pieces_add(tok, id)) {
+        if (in_alphabet(tok, id) && !tok_pieces_add(tok, id)) {
             return err_set(err, DI_E_FORMAT, "model.vocab: id %d has the spelling of another entry", id);
         }
     }
@@ -177,6 +182,19 @@ static int32_t resolve(const build *b, tok_slice slice, uint8_t *bytes, size_t *
         return TOK_NONE;
     }
     return tok_pieces_find(b->tok, bytes, *size);
+}
+
+/* The token with these bytes; nearly always the one after the product before. */
+static int32_t find_product(const di_tokenizer *tok, int32_t last, const uint8_t *s, size_t n)
+{
+    if (last + 1 < tok->n_ids && in_alphabet(tok, last + 1)) {
+        size_t size;
+        const uint8_t *bytes = tok_token(tok, last + 1, &size);
+        if (size == n && memcmp(bytes, s, n) == 0) {
+            return last + 1;
+        }
+    }
+    return tok_pieces_find(tok, s, n);
 }
 
 static di_status fill_merges(build *b, di_error *err)
@@ -197,7 +215,7 @@ static di_status fill_merges(build *b, di_error *err)
         const int32_t left = resolve(b, b->source->merges[i].left, bytes, &left_size);
         const int32_t right = resolve(b, b->source->merges[i].right, bytes + left_size, &right_size);
         const int32_t product =
-            left == TOK_NONE || right == TOK_NONE ? TOK_NONE : tok_pieces_find(tok, bytes, left_size + right_size);
+            left == TOK_NONE || right == TOK_NONE ? TOK_NONE : find_product(tok, last, bytes, left_size + right_size);
         if (product == TOK_NONE) {
             status = err_set(err, DI_E_FORMAT, "model.merges: a part or the product of merge %zu is not in model.vocab", i);
         } else if (product <= last) {
@@ -214,29 +232,38 @@ static di_status fill_merges(build *b, di_error *err)
     return status;
 }
 
-/* Encoding a piece may only find what merging can reach: entries that no merge makes leave the table. */
+/* Encoding a piece may only find what merging can reach: entries that no merge makes leave the table. The released files have
+ * none, so that the table mostly stays as it is. */
 static di_status keep_reachable(build *b, di_error *err)
 {
     di_tokenizer *tok = b->tok;
-    memset(tok->pieces.slots, 0, sizeof *tok->pieces.slots << (64 - tok->pieces.shift));
-    const di_status status = tok_words_init(&tok->words, (size_t)tok->n_ids, err);
-    if (status != DI_OK) {
-        return status;
+    bool all = true;
+    for (int32_t id = 0; all && id < tok->n_ids; id++) {
+        all = b->reachable[id] != 0 || !in_alphabet(tok, id);
     }
-    for (int32_t id = 0; id < tok->n_ids; id++) {
-        if (b->reachable[id] == 0) {
-            continue;
-        }
-        if (!tok_pieces_add(tok, id)) {
+    if (!all) {
+        memset(tok->pieces.slots, 0, sizeof *tok->pieces.slots << (64 - tok->pieces.shift));
+    }
+    for (int32_t id = 0; !all && id < tok->n_ids; id++) {
+        if (b->reachable[id] != 0 && !tok_pieces_add(tok, id)) {
             return err_set(err, DI_E_INTERNAL, "token %d twice in the piece table", id);
-        }
-        size_t n;
-        const uint8_t *s = tok_token(tok, id, &n);
-        if (n <= TOK_WORD_BYTES) {
-            tok_words_add(&tok->words, s, n, id);
         }
     }
     return DI_OK;
+}
+
+static di_status fill_words(build *b, di_error *err)
+{
+    di_tokenizer *tok = b->tok;
+    const di_status status = tok_words_init(&tok->words, (size_t)tok->n_ids, err);
+    for (int32_t id = 0; status == DI_OK && id < tok->n_ids; id++) {
+        size_t n;
+        const uint8_t *s = tok_token(tok, id, &n);
+        if (b->reachable[id] != 0 && n <= TOK_WORD_BYTES) {
+            tok_words_add(&tok->words, s, n, id);
+        }
+    }
+    return status;
 }
 
 static di_status fill_byte_pairs(build *b, di_error *err)
@@ -325,9 +352,9 @@ di_status tok_build(const tok_source *source, di_tokenizer **out, di_error *err)
         goto out;
     }
     di_status (*const steps[])(build *, di_error *) = {
-        note_origins,    fill_tokens,     fill_bytes,     fill_vocab_pieces, fill_merges,
-        keep_reachable, fill_byte_pairs, clear_cjk,      check_products,    fill_cjk,
-        fill_added,
+        note_origins,    fill_tokens,     fill_bytes,      fill_vocab_pieces, fill_merges,
+        keep_reachable,  fill_words,      fill_byte_pairs, clear_cjk,       check_products,
+        fill_cjk,        fill_added,
     };
     for (size_t i = 0; status == DI_OK && i < sizeof steps / sizeof *steps; i++) {
         status = steps[i](&b, err);
