@@ -80,7 +80,7 @@ def test_every_function_of_the_public_headers_is_there(prefix):
     declared = set()
     for header in (prefix / "include/deepinfer").glob("*.h"):
         text = re.sub(r"/\*.*?\*/", " ", header.read_text(encoding="utf-8"), flags=re.DOTALL)
-        declared |= set(re.findall(r"\bDI_API\b[^;(]*?(\w+)\s*\(", text))
+        declared |= set(re.findall(r"^DI_API\b[^;(]*?(\w+)\s*\(", text, flags=re.MULTILINE))
     assert "di_version" in declared
     listing = out("nm", "-D", "--defined-only", next(prefix.rglob("libdeepinfer.so")))
     assert declared - {line.split()[-1] for line in listing.splitlines()} == set()
