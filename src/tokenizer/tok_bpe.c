@@ -14,18 +14,27 @@
 #define CACHE_BYTES (sizeof(tok_entry) << TOK_CACHE_LOG2)
 #define HUGE_PAGE ((size_t)2 << 20)
 
+void *tok_alloc_huge(size_t bytes)
+{
+    const size_t rounded = (bytes + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
+    void *memory = aligned_alloc(HUGE_PAGE, rounded);
+    if (memory != NULL) {
+        (void)madvise(memory, rounded, MADV_HUGEPAGE); /* a wish, before the first touch */
+    }
+    return memory;
+}
+
 tok_scratch *tok_scratch_new(void)
 {
     tok_scratch *scratch = calloc(1, sizeof *scratch);
     if (scratch == NULL) {
         return NULL;
     }
-    scratch->cache = aligned_alloc(HUGE_PAGE, CACHE_BYTES);
+    scratch->cache = tok_alloc_huge(CACHE_BYTES);
     if (scratch->cache == NULL) {
         free(scratch);
         return NULL;
     }
-    (void)madvise(scratch->cache, CACHE_BYTES, MADV_HUGEPAGE);
     memset(scratch->cache, 0, CACHE_BYTES);
     return scratch;
 }

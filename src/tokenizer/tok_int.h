@@ -207,6 +207,9 @@ typedef struct tok_scratch {
     int32_t *heap;
 } tok_scratch;
 
+/* Memory in huge pages where the system gives them; free() returns it. NULL: out of memory. */
+void *tok_alloc_huge(size_t bytes);
+
 tok_scratch *tok_scratch_new(void); /* NULL: out of memory */
 void tok_scratch_free(tok_scratch *scratch);
 

@@ -81,7 +81,7 @@ static bool reserve(const di_tokenizer *tok, tok_scratch *scratch, size_t n)
     if (n > scratch->n_symbols) {
         const size_t capacity = n < KEPT_SYMBOLS ? KEPT_SYMBOLS : n;
         free(scratch->symbols);
-        scratch->symbols = malloc(capacity * sizeof *scratch->symbols);
+        scratch->symbols = tok_alloc_huge(capacity * sizeof *scratch->symbols);
         scratch->n_symbols = scratch->symbols != NULL ? capacity : 0;
     }
     return scratch->lists != NULL && scratch->heap != NULL && n <= scratch->n_symbols;
