@@ -353,7 +353,7 @@ static void attend(forward *f, int32_t layer)
                                              .rope_dim = c->rope_dim,
                                              .window = c->window,
                                              .topk = compressed ? c->index_topk : 0,
-                                             .scale = 1.0f / sqrtf((float)c->head_dim),
+                                             .scale = (float)(1.0 / sqrt((double)c->head_dim)),
                                              .q = r->b.q,
                                              .kv = r->b.kv,
                                              .ring_offset = r->layout.ring_offset[layer],

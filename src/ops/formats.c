@@ -118,7 +118,7 @@ static inline float e4m3_round(float x)
     uint32_t floor_e = 121u << 23; /* 2^-6: smallest normal */
     e = e < floor_e ? floor_e : e;
     float magic = fmt_float(e + (20u << 23)) * 1.5f; /* step 2^(e-3) = ulp of 2^(e+20) */
-    return (x + magic) - magic;
+    return copysignf((x + magic) - magic, x); /* the sum loses the sign of a zero */
 }
 
 void fmt_q8_round(float *x, size_t n)

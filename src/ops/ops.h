@@ -139,6 +139,7 @@ typedef struct ops_compress_args {
     ops_paged compressed;         /* rows of fmt_q4n_bytes(head_dim) */
     ops_paged index_keys;         /* rows of fmt_q4e_bytes(index_dim) */
     size_t open_offset;           /* in the state: fp32 kv [head_dim], fp32 gate [head_dim]; ratio 2 only */
+    bf16 *latents;                /* out [completed groups, head_dim] before rotation, for tests; NULL = not wanted */
 } ops_compress_args;
 
 /* q = rope(GEMM_q(qr, wq_b)) at the row's position. */
@@ -186,8 +187,7 @@ typedef struct ops_index_args {
 } ops_index_args;
 
 /* Attention of each row over its window and its list of compressed entries, with the sink, then the inverse rotation
- * (model.md 3.8). Slots: `window` window slots from the oldest on (not yet existing ones are empty and trail), then the list;
- * online softmax over tiles of 64 slots. Window positions before a sequence's first row of `kv` come from its ring. */
+ * (model.md 3.8). Slots: the min(pos + 1, window) window rows from the oldest on, then the list; online softmax over tiles of 64 slots. Window positions before a sequence's first row of `kv` come from its ring. */
 typedef struct ops_attend_args {
     int32_t n_rows;
     int32_t n_seqs;

@@ -1,6 +1,6 @@
 /* ref.h - inside the reference backend: its device, scratch memory, and the matrix product that all stages share.
  *
- * The reference is plain C: loops run over outputs in vectors and walk each reduction in ascending order, in partial sums of 32, so
+ * The reference is plain C: loops run over outputs in vectors and walk each reduction in ascending order, in partial sums of 16, so
  * that an output depends on its own row alone. Other CPU backends may start from a ref_device and replace `linear` (bit-identical
  * results expected) or whole stages. Everything here runs on the thread that owns the device, or inside its pool. */
 #ifndef OPS_REF_H
@@ -10,8 +10,9 @@
 #include "ops/formats.h"
 #include "ops/ops.h"
 
-/* Products are summed over blocks of this many inputs before they join the running sum (model.md 3.2, GEMM_q). */
-#define REF_K_BLOCK 32
+/* Products are summed over blocks of this many inputs before they join the running sum. GEMM_q (model.md 3.2) scales by block of 32; scales
+ * are powers of two, so a finer block changes nothing but the fp32 rounding of sums. */
+#define REF_K_BLOCK 16
 /* Outputs a tile: decoded weights are laid out [n_in][REF_TILE]. */
 #define REF_TILE 32
 
@@ -76,6 +77,9 @@ static inline float ref_sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 /* Hyper-connection coefficients from the raw mix row m[(2 + hc) * hc] (already times rsqrt) (model.md 3.4). */
 void ref_mhc_coefficients(const float *m, const float *base, const float *scale, int32_t hc, int32_t iters, float eps, float *pre,
                           float *post, float *comb);
+
+/* u = bf16(sum_k pre[k] X[k]) for one token: x [hc, n] in fp32 (model.md 3.4). */
+void ref_collapse(const float *x, const float *pre, size_t hc, size_t n, float *u);
 
 /* Online softmax attention of one query row over tiles of 64 slots (model.md 3.8). */
 typedef struct ref_attention {

@@ -1,7 +1,8 @@
 /* ref_attend.c - sparse attention with sink over the window and the selected compressed entries (model.md 3.8).
  *
  * Slot order and tiles of 64 are part of the numerics: probabilities are rounded to bf16 relative to the running maximum after their
- * tile. A query's slot list is [window slots][list], and depends on its position alone. */
+ * tile. A query's slots are its min(pos + 1, window) window rows, oldest first, then its list: a function of the position alone, and
+ * behind the first window the official order. (In front of it the official layout depends on how the prompt was cut.) */
 #include "ops/ref.h"
 #include "ops/rope.h"
 #include "ops/vector.h"
@@ -91,8 +92,7 @@ void ref_attention_end(ref_attention *st, const float *sink, bf16 *o)
 
 /* --- The stage -------------------------------------------------------------------------------------------------------- */
 
-/* Window rows of one sequence, decoded once a call: row i of v is position first + i; kt is its transpose. Both have TILE zero rows
- * (columns) behind, so that a tile may run past the end. */
+/* Window rows of one sequence, decoded once a call: row i of v is position first + i; kt is its transpose. */
 typedef struct window_view {
     int64_t first;
     size_t n;
@@ -155,41 +155,37 @@ static attend_memory attend_memory_of(const attend_run *run, int thread)
     return m;
 }
 
-/* Puts slots [s0, s0 + 64) of a query into the thread's tile. Returns the valid mask. */
-static uint64_t assemble_tile(const attend_run *run, const attend_memory *m, int64_t pos, const int32_t *list, int32_t s0)
+/* Slots of one query: its window rows from the oldest on, then its list. */
+typedef struct slot_list {
+    int64_t oldest;   /* position of slot 0 */
+    int32_t n_window; /* min(pos + 1, window) */
+    const int32_t *entries;
+    int32_t n_entries; /* width of the list; -1 ends it early */
+} slot_list;
+
+/* Puts slots [s0, s0 + 64) into the thread's tile. Returns the valid mask. */
+static uint64_t assemble_tile(const attend_run *run, const attend_memory *m, const slot_list *slots, int32_t s0)
 {
-    const ops_attend_args *a = run->a;
-    size_t d = (size_t)a->head_dim;
-    int64_t oldest = pos >= a->window ? pos - a->window + 1 : 0;
-    uint64_t valid = 0;
-    for (int32_t i = 0; i < TILE; i++) {
-        int32_t slot = s0 + i;
-        float *v = m->v + (size_t)i * d;
-        if (slot < a->window) {
-            int64_t p = oldest + slot;
-            if (p > pos) {
-                continue;
-            }
-            memcpy(v, run->window.v + (size_t)(p - run->window.first) * d, d * sizeof *v);
+    size_t d = (size_t)run->a->head_dim;
+    int32_t n = 0;
+    for (; n < TILE; n++) {
+        float *v = m->v + (size_t)n * d;
+        int32_t j = s0 + n - slots->n_window;
+        if (j < 0) {
+            memcpy(v, run->window.v + (size_t)(slots->oldest + s0 + n - run->window.first) * d, d * sizeof *v);
+        } else if (j < slots->n_entries && slots->entries[j] >= 0) {
+            fmt_q4n_unpack(ref_paged_row(run->seq, &run->a->compressed, slots->entries[j]), d, v);
         } else {
-            int32_t j = slot - a->window;
-            if (j >= a->topk || list[j] < 0) {
-                break;
-            }
-            fmt_q4n_unpack(ref_paged_row(run->seq, &a->compressed, list[j]), d, v);
+            break;
         }
-        valid |= (uint64_t)1 << i;
     }
+    memset(m->v + (size_t)n * d, 0, (size_t)(TILE - n) * d * sizeof(float));
     for (size_t i = 0; i < TILE; i++) {
-        const float *v = m->v + i * d;
-        if (!(valid >> i & 1)) {
-            memset(m->v + i * d, 0, d * sizeof *v);
-        }
         for (size_t c = 0; c < d; c++) {
-            m->kt[c * TILE + i] = v[c];
+            m->kt[c * TILE + i] = m->v[i * d + c];
         }
     }
-    return valid;
+    return n == TILE ? ~(uint64_t)0 : ((uint64_t)1 << n) - 1;
 }
 
 static void attend_row(const attend_run *run, const attend_memory *m, size_t t, int64_t pos)
@@ -197,28 +193,23 @@ static void attend_row(const attend_run *run, const attend_memory *m, size_t t, 
     const ops_attend_args *a = run->a;
     size_t d = (size_t)a->head_dim;
     size_t width = (size_t)a->n_heads * d;
+    slot_list slots = {.oldest = pos >= a->window ? pos - a->window + 1 : 0, .n_entries = a->topk};
+    slots.n_window = (int32_t)(pos - slots.oldest + 1);
+    slots.entries = a->topk > 0 ? a->list + t * (size_t)a->topk : NULL;
     ref_attention st;
     fmt_bf16_to_f32(a->q + t * width, width, m->q);
     ref_attention_begin(&st, a->n_heads, a->head_dim, a->scale, m->state);
-    int64_t oldest = pos >= a->window ? pos - a->window + 1 : 0;
-    int32_t n_window = (int32_t)(pos - oldest + 1);
-    const int32_t *list = a->topk > 0 ? a->list + t * (size_t)a->topk : NULL;
-    for (int32_t s0 = 0; s0 < a->window + a->topk; s0 += TILE) {
-        bool in_window = s0 + TILE <= a->window;
-        if (in_window && s0 >= n_window) {
+    for (int32_t s0 = 0; s0 < slots.n_window + slots.n_entries; s0 += TILE) {
+        if (s0 + TILE <= slots.n_window) {
+            size_t at = (size_t)(slots.oldest - run->window.first) + (size_t)s0;
+            ref_attention_tile(&st, m->q, run->window.kt + at, run->window.ldk, run->window.v + at * d, d, ~(uint64_t)0);
             continue;
         }
-        if (in_window) {
-            size_t at = (size_t)(oldest - run->window.first) + (size_t)s0;
-            int32_t n = n_window - s0;
-            uint64_t valid = n >= TILE ? ~(uint64_t)0 : ((uint64_t)1 << n) - 1;
-            ref_attention_tile(&st, m->q, run->window.kt + at, run->window.ldk, run->window.v + at * d, d, valid);
-            continue;
+        uint64_t valid = assemble_tile(run, m, &slots, s0);
+        if (valid == 0) {
+            break;
         }
-        uint64_t valid = assemble_tile(run, m, pos, list, s0);
-        if (valid != 0) {
-            ref_attention_tile(&st, m->q, m->kt, TILE, m->v, d, valid);
-        }
+        ref_attention_tile(&st, m->q, m->kt, TILE, m->v, d, valid);
     }
     ref_attention_end(&st, a->sink, a->o + t * width);
 }
@@ -264,17 +255,13 @@ void ref_attend(ops_device *device, const ops_attend_args *a)
         window_view *w = &run.window;
         w->first = run.seq->pos0 >= a->window ? run.seq->pos0 - a->window + 1 : 0;
         w->n = (size_t)(run.seq->pos0 + run.seq->n_rows - w->first);
-        w->ldk = w->n + TILE;
-        w->v = ref_scratch(dev, (w->n + TILE) * d, sizeof(float));
+        w->ldk = w->n;
+        w->v = ref_scratch(dev, w->n * d, sizeof(float));
         w->kt = ref_scratch(dev, w->ldk * d, sizeof(float));
         run.memory_floats = attend_memory_floats(a);
         run.memory = ref_scratch(dev, (size_t)dev->n_threads * run.memory_floats, sizeof(float));
         if (w->v == NULL || w->kt == NULL || run.memory == NULL) {
             return;
-        }
-        memset(w->v + w->n * d, 0, TILE * d * sizeof(float));
-        for (size_t c = 0; c < d; c++) {
-            memset(w->kt + c * w->ldk + w->n, 0, TILE * sizeof(float));
         }
         pool_run(dev->pool, w->n, decode_window, &run);
         pool_run(dev->pool, (size_t)run.seq->n_rows, attend_rows, &run);

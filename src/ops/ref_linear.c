@@ -1,5 +1,5 @@
 /* ref_linear.c - the matrix product of the reference: weights are decoded once a tile, outputs run in vectors, each reduction runs in
- * ascending order in partial sums of 32 (model.md 3.2; lemmas L1-L3 of 2.3 make decoded operands exact). */
+ * ascending order in partial sums of 16 (model.md 3.2; lemmas L1-L3 of 2.3 make decoded operands exact). */
 #include "core/arith.h"
 #include "ops/ref.h"
 #include "ops/vector.h"

@@ -188,6 +188,9 @@ static void latent_rows(void *arg, size_t begin, size_t end, int thread)
         round_row(out, d);
         ref_rmsnorm(out, a->norm, d, a->norm_eps, out);
         round_row(out, d);
+        if (a->latents != NULL) {
+            fmt_f32_to_bf16(out, d, a->latents + g * d);
+        }
     }
 }
 

@@ -117,6 +117,17 @@ void ref_mhc_coefficients(const float *m, const float *base, const float *scale,
     }
 }
 
+void ref_collapse(const float *x, const float *pre, size_t hc, size_t n, float *u)
+{
+    for (size_t i = 0; i < n; i++) {
+        float sum = pre[0] * x[i];
+        for (size_t k = 1; k < hc; k++) {
+            sum += pre[k] * x[k * n + i];
+        }
+        u[i] = bf16_round(sum);
+    }
+}
+
 typedef struct seam_run {
     const ops_seam_open_args *a;
     const float *wide; /* [n_rows, hc * hidden] X in fp32 */
@@ -143,14 +154,7 @@ static void seam_rows(void *arg, size_t begin, size_t end, int thread)
             ref_mhc_coefficients(m, a->base, a->scale, a->hc, a->iters, a->hc_eps, a->pre + t * hc, a->post + t * hc,
                                  a->comb + t * hc * hc);
         }
-        const float *pre = a->pre_in + t * hc;
-        for (size_t i = 0; i < d; i++) {
-            float sum = pre[0] * x[i];
-            for (size_t k = 1; k < hc; k++) {
-                sum += pre[k] * x[k * d + i];
-            }
-            u[i] = bf16_round(sum);
-        }
+        ref_collapse(x, a->pre_in + t * hc, hc, d, u);
         ref_rmsnorm(u, a->norm, d, a->norm_eps, u);
         fmt_f32_to_bf16(u, d, a->u + t * d);
     }
