@@ -11,6 +11,7 @@
 
 #define BATCH 64
 #define WAYS 4
+#define SHORT_SYMBOLS 64u /* up to here searching all symbols for each merge is quicker than keeping lists */
 #define CACHE_BYTES (sizeof(tok_entry) << TOK_CACHE_LOG2)
 #define HUGE_PAGE ((size_t)2 << 20)
 
@@ -153,7 +154,7 @@ static void emit_all(tok_out *out, const int32_t *ids, size_t n)
 static bool long_piece(const di_tokenizer *tok, tok_scratch *scratch, const uint8_t *s, size_t n, tok_out *out)
 {
     int32_t ids[TOK_SHORT_BYTES];
-    if (n <= TOK_SHORT_BYTES && (n <= 32 || tok_starts_in_cjk(s, n))) {
+    if (n <= (tok_starts_in_cjk(s, n) ? TOK_SHORT_BYTES : SHORT_SYMBOLS)) {
         emit_all(out, ids, short_piece(tok, s, n, ids));
         return true;
     }
