@@ -14,6 +14,7 @@ typedef struct command {
 
 static const command commands[] = {
     {"generate", cmd_generate, "text from a prompt"},
+    {"inspect", cmd_inspect, "what a checkpoint consists of and needs"},
     {"verify", cmd_verify, "compare this build with golden values"},
     {"tokenize", cmd_tokenize, "text to token ids and back"},
 };

@@ -16,6 +16,7 @@ enum {
 };
 
 int cmd_generate(int argc, char **argv);
+int cmd_inspect(int argc, char **argv);
 int cmd_tokenize(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
 

@@ -50,6 +50,37 @@ DI_API void di_model_get_info(const di_model *model, di_model_info *out);
 /* NULL when the checkpoint has no tokenizer.json. Borrowed. */
 DI_API const di_tokenizer *di_model_tokenizer(const di_model *model);
 
+/* --- Inspection --------------------------------------------------------------------------------------------------------- */
+
+/* What a checkpoint consists of: config.json and the shards' headers are read and checked as di_model_open does, weights are not. */
+typedef struct di_inspection di_inspection;
+
+typedef struct di_part {
+    const char *name; /* static string: "routed experts", or a number format */
+    int64_t n_tensors;
+    int64_t n_parameters; /* scales are none */
+    int64_t n_bytes;
+} di_part;
+
+typedef struct di_layer {
+    int32_t ratio;        /* tokens behind one compressed entry; 0 = sliding window only */
+    int32_t kv_source;    /* layer whose compressed cache it reads; -1 = none */
+    int32_t index_source; /* layer whose index list it uses; -1 = none */
+    bool has_engram;
+    int64_t n_parameters;
+    int64_t n_bytes;
+} di_layer;
+
+/* Errors: as di_model_open. */
+DI_API di_status di_inspect(const char *dir, di_inspection **out, di_error *err);
+DI_API void di_inspection_free(di_inspection *inspection);
+
+/* All borrowed; the functions with a list return its length. Parts and formats each add up to the whole checkpoint. */
+DI_API const di_model_info *di_inspection_info(const di_inspection *inspection);
+DI_API size_t di_inspection_parts(const di_inspection *inspection, const di_part **parts);
+DI_API size_t di_inspection_formats(const di_inspection *inspection, const di_part **formats);
+DI_API size_t di_inspection_layers(const di_inspection *inspection, const di_layer **layers); /* of the backbone */
+
 /* --- Tracing ---------------------------------------------------------------------------------------------------------- */
 
 typedef enum di_dtype { DI_F32 = 0, DI_BF16 = 1, DI_I32 = 2 } di_dtype;
