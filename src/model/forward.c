@@ -56,7 +56,8 @@ static void keep_last(forward *f, int32_t layer, int64_t more)
     size_t hidden = (size_t)c->hidden;
     size_t hc = (size_t)c->hc;
     size_t columns = (size_t)r->model->engram.n_columns * sizeof(int64_t);
-    void *buffers[10 + MDL_MAX_ENGRAM_LAYERS] = {b->pos, b->is_text, b->x, b->site_pre, b->post, b->comb, b->u, b->qr, b->list, b->candidates};
+    void *buffers[10 + MDL_MAX_ENGRAM_LAYERS] = {b->pos, b->is_text, b->x, b->site_pre, b->post, b->comb, b->u,
+                                                  b->qr, b->list, b->candidates};
     size_t row_bytes[10 + MDL_MAX_ENGRAM_LAYERS] = {sizeof(int64_t),
                                                    1,
                                                    hc * hidden * sizeof(bf16),

@@ -187,7 +187,8 @@ typedef struct ops_index_args {
 } ops_index_args;
 
 /* Attention of each row over its window and its list of compressed entries, with the sink, then the inverse rotation
- * (model.md 3.8). Slots: the min(pos + 1, window) window rows from the oldest on, then the list; online softmax over tiles of 64 slots. Window positions before a sequence's first row of `kv` come from its ring. */
+ * (model.md 3.8). Slots: the min(pos + 1, window) window rows from the oldest on, then the list; online softmax over tiles of
+ * 64 slots. Window positions before a sequence's first row of `kv` come from its ring. */
 typedef struct ops_attend_args {
     int32_t n_rows;
     int32_t n_seqs;
