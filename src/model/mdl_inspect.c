@@ -1,7 +1,7 @@
 /* mdl_inspect.c - what a checkpoint consists of, from config.json and the headers of its shards. Public API: <deepinfer/model.h>.
  *
- * The inventory (mdl_inventory.h) says which tensors there must be; binding them checks that they are there with the right type,
- * shape and extent. Matrices are never touched, so a checkpoint of any size is inspected at the cost of its headers. */
+ * The inventory (mdl_inventory.h) says which tensors there must be, and they are checked to be there with the right type, shape and
+ * extent. No weight is touched, so a checkpoint of any size is inspected at the cost of its headers. */
 #include "core/core.h"
 #include "model/mdl_inventory.h"
 #include "model/model_int.h"
@@ -134,7 +134,8 @@ di_status di_inspect(const char *dir, di_inspection **out, di_error *err)
         status = mdl_checkpoint_open(dir, &m->checkpoint, err);
     }
     if (status == DI_OK) {
-        status = mdl_weights_bind(&m->config, m->checkpoint, &m->weights, err);
+        size_t n_floats;
+        status = mdl_weights_check(&m->config, m->checkpoint, &n_floats, err);
     }
     if (status == DI_OK) {
         di_model_get_info(m, &o->info);

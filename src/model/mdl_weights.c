@@ -94,7 +94,7 @@ static di_status check_extra(const checker *c, di_error *err)
                    mdl_checkpoint_list_name(c->checkpoint), extra.count, extra.count == 1 ? "" : "s", extra.text, list_more(&extra));
 }
 
-static di_status check_all(const mdl_config *config, const mdl_checkpoint *checkpoint, size_t *n_floats, di_error *err)
+di_status mdl_weights_check(const mdl_config *config, const mdl_checkpoint *checkpoint, size_t *n_floats, di_error *err)
 {
     checker c = {.checkpoint = checkpoint};
     const size_t n = mdl_checkpoint_count(checkpoint);
@@ -201,7 +201,7 @@ static float *carve(const mdl_config *config, mdl_weights *w)
 di_status mdl_weights_bind(const mdl_config *config, const mdl_checkpoint *checkpoint, mdl_weights *out, di_error *err)
 {
     size_t n_floats = 0;
-    const di_status status = check_all(config, checkpoint, &n_floats, err);
+    const di_status status = mdl_weights_check(config, checkpoint, &n_floats, err);
     if (status != DI_OK) {
         return status;
     }

@@ -113,6 +113,9 @@ typedef struct mdl_weights {
     void *owned;                /* private: all copied vectors and arrays */
 } mdl_weights;
 
+/* The checks of mdl_weights_bind alone: names, types and shapes, from headers. *n_floats = values it would copy. */
+di_status mdl_weights_check(const mdl_config *config, const mdl_checkpoint *checkpoint, size_t *n_floats, di_error *err);
+
 /* Binds all tensors, checking name, dtype and shape of each; missing and extra tensors are errors that name them
  * (image_pad is tolerated). Errors: DI_E_FORMAT, DI_E_MEMORY. */
 di_status mdl_weights_bind(const mdl_config *config, const mdl_checkpoint *checkpoint, mdl_weights *out, di_error *err);
