@@ -1,6 +1,6 @@
 /* ref.h - inside the reference backend: its device, scratch memory, and the matrix product that all stages share.
  *
- * The reference is plain C: loops run over outputs in vectors and walk each reduction in ascending order, in partial sums of 16, so
+ * The reference is plain C: loops run over outputs in vectors and walk each reduction in ascending order, in short partial sums, so
  * that an output depends on its own row alone. Other CPU backends may start from a ref_device and replace `linear` (bit-identical
  * results expected) or whole stages. Everything here runs on the thread that owns the device, or inside its pool. */
 #ifndef OPS_REF_H
@@ -10,9 +10,11 @@
 #include "ops/formats.h"
 #include "ops/ops.h"
 
-/* Products are summed over blocks of this many inputs before they join the running sum. GEMM_q (model.md 3.2) scales by block of 32; scales
- * are powers of two, so a finer block changes nothing but the fp32 rounding of sums. */
-#define REF_K_BLOCK 16
+/* Products are summed over blocks of so many inputs before they join the running sum. 32 is the block of GEMM_q (model.md 3.2); fp32 weights,
+ * whose products are not exact, and attention logits use the finer block. */
+#define REF_K_BLOCK 32
+#define REF_K_BLOCK_FINE 16
+
 /* Outputs a tile: decoded weights are laid out [n_in][REF_TILE]. */
 #define REF_TILE 32
 
@@ -51,8 +53,8 @@ void ref_scratch_free(ref_device *dev);
 di_status ref_device_init(ref_device *dev, const ops_device_options *options, di_error *err);
 void ref_device_fini(ref_device *dev);
 
-/* c[r][0..32) = sum_k a[r][k] * b[k][0..32), r < m; partial sums of REF_K_BLOCK. b rows are ldb floats apart. */
-void ref_mm32(float *c, size_t ldc, const float *a, size_t lda, size_t m, const float *b, size_t ldb, size_t k);
+/* c[r][0..32) = sum_k a[r][k] * b[k][0..32), r < m; partial sums of `block` inputs. b rows are ldb floats apart. */
+void ref_mm32(float *c, size_t ldc, const float *a, size_t lda, size_t m, const float *b, size_t ldb, size_t k, size_t block);
 
 /* Decodes rows [o0, o0 + n) of w, n <= REF_TILE, into tile[n_in][REF_TILE]; missing outputs are zero. */
 void ref_decode_tile(const ops_matrix *w, int64_t o0, int64_t n, float *tile);

@@ -61,7 +61,7 @@ void ref_attention_tile(ref_attention *st, const float *q, const float *kt, size
     size_t h = (size_t)st->n_heads;
     size_t d = (size_t)st->head_dim;
     for (size_t j = 0; j < TILE; j += REF_TILE) {
-        ref_mm32(st->p + j, TILE, q, d, h, kt + j, ldk, d);
+        ref_mm32(st->p + j, TILE, q, d, h, kt + j, ldk, d, REF_K_BLOCK_FINE);
     }
     for (size_t i = 0; i < h; i++) {
         float alpha = softmax_tile(st, i, valid);
@@ -70,7 +70,7 @@ void ref_attention_tile(ref_attention *st, const float *q, const float *kt, size
         }
     }
     for (size_t c = 0; c < d; c += REF_TILE) {
-        ref_mm32(st->product, REF_TILE, st->p, TILE, h, v + c, ldv, TILE);
+        ref_mm32(st->product, REF_TILE, st->p, TILE, h, v + c, ldv, TILE, REF_K_BLOCK);
         for (size_t i = 0; i < h; i++) {
             for (size_t j = 0; j < REF_TILE; j++) {
                 st->o[i * d + c + j] += st->product[i * REF_TILE + j];

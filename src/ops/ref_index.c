@@ -203,7 +203,7 @@ static void score_tiles(void *arg, size_t begin, size_t end, int thread)
                 continue;
             }
             size_t t = (size_t)(run->seq->row0 + run->row0 + r);
-            ref_mm32(product, REF_TILE, run->iq + t * heads * d, d, heads, keys, REF_TILE, d);
+            ref_mm32(product, REF_TILE, run->iq + t * heads * d, d, heads, keys, REF_TILE, d, REF_K_BLOCK);
             score_tile(run, t, product, run->score + (size_t)r * run->stride + (size_t)e0);
         }
     }

@@ -1,16 +1,16 @@
 /* ref_linear.c - the matrix product of the reference: weights are decoded once a tile, outputs run in vectors, each reduction runs in
- * ascending order in partial sums of 16 (model.md 3.2; lemmas L1-L3 of 2.3 make decoded operands exact). */
+ * ascending order in partial sums of 32 or 16 (model.md 3.2; lemmas L1-L3 of 2.3 make decoded operands exact). */
 #include "core/arith.h"
 #include "ops/ref.h"
 #include "ops/vector.h"
 
 /* Rows r of a times one 32-wide panel; m is a constant at each call so that the sums stay in registers. */
 static inline __attribute__((always_inline)) void mm_rows(float *c, size_t ldc, const float *a, size_t lda, const size_t m,
-                                                          const float *b, size_t ldb, size_t k)
+                                                          const float *b, size_t ldb, size_t k, size_t block)
 {
     v16 acc[4][2] = {{{0}}};
-    for (size_t k0 = 0; k0 < k; k0 += REF_K_BLOCK) {
-        size_t k1 = k0 + REF_K_BLOCK < k ? k0 + REF_K_BLOCK : k;
+    for (size_t k0 = 0; k0 < k; k0 += block) {
+        size_t k1 = k0 + block < k ? k0 + block : k;
         v16 part[4][2] = {{{0}}};
         for (size_t i = k0; i < k1; i++) {
             const v16u *row = (const v16u *)(b + i * ldb);
@@ -34,21 +34,22 @@ static inline __attribute__((always_inline)) void mm_rows(float *c, size_t ldc, 
     }
 }
 
-OPS_CLONES void ref_mm32(float *c, size_t ldc, const float *a, size_t lda, size_t m, const float *b, size_t ldb, size_t k)
+OPS_CLONES void ref_mm32(float *c, size_t ldc, const float *a, size_t lda, size_t m, const float *b, size_t ldb, size_t k,
+                         size_t block)
 {
     size_t r = 0;
     for (; r + 4 <= m; r += 4) {
-        mm_rows(c + r * ldc, ldc, a + r * lda, lda, 4, b, ldb, k);
+        mm_rows(c + r * ldc, ldc, a + r * lda, lda, 4, b, ldb, k, block);
     }
     switch (m - r) {
     case 3:
-        mm_rows(c + r * ldc, ldc, a + r * lda, lda, 3, b, ldb, k);
+        mm_rows(c + r * ldc, ldc, a + r * lda, lda, 3, b, ldb, k, block);
         break;
     case 2:
-        mm_rows(c + r * ldc, ldc, a + r * lda, lda, 2, b, ldb, k);
+        mm_rows(c + r * ldc, ldc, a + r * lda, lda, 2, b, ldb, k, block);
         break;
     case 1:
-        mm_rows(c + r * ldc, ldc, a + r * lda, lda, 1, b, ldb, k);
+        mm_rows(c + r * ldc, ldc, a + r * lda, lda, 1, b, ldb, k, block);
         break;
     default:
         break;
@@ -156,9 +157,11 @@ static void run_tile(const ref_linear *job, size_t t, float *tile)
     int64_t n = job->n_out - o < REF_TILE ? job->n_out - o : REF_TILE;
     ref_decode_tile(job->w, job->out0 + o, n, tile);
     float c[64][REF_TILE];
+    size_t block = job->w->format == OPS_F32 ? REF_K_BLOCK_FINE : REF_K_BLOCK;
     for (int32_t r0 = 0; r0 < job->n_rows; r0 += 64) {
         int32_t m = job->n_rows - r0 < 64 ? job->n_rows - r0 : 64;
-        ref_mm32(c[0], REF_TILE, job->x + (size_t)r0 * job->ldx, job->ldx, (size_t)m, tile, REF_TILE, (size_t)job->w->n_in);
+        ref_mm32(c[0], REF_TILE, job->x + (size_t)r0 * job->ldx, job->ldx, (size_t)m, tile, REF_TILE, (size_t)job->w->n_in,
+                 block);
         for (int32_t r = 0; r < m; r++) {
             size_t at = (size_t)(r0 + r) * job->ldy + (size_t)o;
             if (job->y16 != NULL) {
