@@ -51,7 +51,8 @@ set(di_isa_amx ${di_isa_vnni} -mamx-tile -mamx-int8 -mamx-bf16)
 
 function(di_isa_flags)
     foreach(file ${ARGN})
-        if(file MATCHES "_(avx2|avx512|vnni|amx)\\.c$" AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+        # The name is matched last: each MATCHES sets CMAKE_MATCH_1 anew.
+        if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND file MATCHES "_(avx2|avx512|vnni|amx)\\.c$")
             set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS "${di_isa_${CMAKE_MATCH_1}}")
         endif()
     endforeach()

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #define MAX_THREADS 1024
-#define SPIN_NS 30000
+#define SPIN_NS 300000
 #define PAUSES_A_LOOK 16
 
 typedef struct worker {

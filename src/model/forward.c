@@ -354,6 +354,7 @@ static void attend(forward *f, int32_t layer)
                                              .rope_dim = c->rope_dim,
                                              .window = c->window,
                                              .topk = compressed ? c->index_topk : 0,
+                                             .ratio = c->ratio[layer],
                                              .scale = (float)(1.0 / sqrt((double)c->head_dim)),
                                              .q = r->b.q,
                                              .kv = r->b.kv,

@@ -8,14 +8,14 @@
 
 /* --- Weights ---------------------------------------------------------------------------------------------------------- */
 
-typedef di_status (*matrix_fn)(mdl_runner *r, ops_matrix *m, di_error *err);
+typedef di_status (*matrix_fn)(mdl_runner *r, ops_matrix *m, ops_weight_use use, di_error *err);
 
 static di_status each_expert(mdl_runner *r, mdl_expert_weights *e, matrix_fn fn, di_error *err)
 {
     ops_matrix *all[] = {&e->w1, &e->w2, &e->w3};
     di_status status = DI_OK;
     for (size_t i = 0; i < 3 && status == DI_OK; i++) {
-        status = fn(r, all[i], err);
+        status = fn(r, all[i], OPS_USE_PRODUCT, err);
     }
     return status;
 }
@@ -26,10 +26,13 @@ static di_status each_layer_matrix(mdl_runner *r, mdl_layer_weights *w, matrix_f
                          &w->wq_b,             &w->wkv,              &w->wo_a,
                          &w->wo_b,             &w->gate,             &w->compressor.wkv,
                          &w->compressor.wgate, &w->compressor.index_wk, &w->indexer.wq_b,
-                         &w->indexer.weights_proj, &w->engram.wkv,   &w->engram.table};
+                         &w->indexer.weights_proj, &w->engram.wkv};
     di_status status = DI_OK;
     for (size_t i = 0; i < sizeof all / sizeof all[0] && status == DI_OK; i++) {
-        status = all[i]->data != NULL ? fn(r, all[i], err) : DI_OK;
+        status = all[i]->data != NULL ? fn(r, all[i], OPS_USE_PRODUCT, err) : DI_OK;
+    }
+    if (status == DI_OK && w->engram.table.data != NULL) {
+        status = fn(r, &w->engram.table, OPS_USE_LOOKUP, err);
     }
     for (int32_t e = 0; e < w->n_experts && status == DI_OK; e++) {
         status = each_expert(r, &w->experts[e], fn, err);
@@ -40,9 +43,9 @@ static di_status each_layer_matrix(mdl_runner *r, mdl_layer_weights *w, matrix_f
 /* Every matrix that the backbone uses. */
 static di_status each_matrix(mdl_runner *r, matrix_fn fn, di_error *err)
 {
-    di_status status = fn(r, &r->w.embed, err);
+    di_status status = fn(r, &r->w.embed, OPS_USE_LOOKUP, err);
     if (status == DI_OK) {
-        status = fn(r, &r->w.head, err);
+        status = fn(r, &r->w.head, OPS_USE_PRODUCT, err);
     }
     for (int32_t l = 0; l < r->c->n_layers && status == DI_OK; l++) {
         status = each_layer_matrix(r, &r->w.layers[l], fn, err);
@@ -50,10 +53,14 @@ static di_status each_matrix(mdl_runner *r, matrix_fn fn, di_error *err)
     return status;
 }
 
-static di_status load_matrix(mdl_runner *r, ops_matrix *m, di_error *err) { return r->ops->weight_load(r->dev, m, err); }
-
-static di_status drop_matrix(mdl_runner *r, ops_matrix *m, di_error *err)
+static di_status load_matrix(mdl_runner *r, ops_matrix *m, ops_weight_use use, di_error *err)
 {
+    return r->ops->weight_load(r->dev, m, use, err);
+}
+
+static di_status drop_matrix(mdl_runner *r, ops_matrix *m, ops_weight_use use, di_error *err)
+{
+    (void)use;
     (void)err;
     r->ops->weight_free(r->dev, m);
     return DI_OK;

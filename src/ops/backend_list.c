@@ -1,12 +1,13 @@
 /* backend_list.c - which backends this build has, fastest first. The only file outside a backend that names one. */
 #include "core/err.h"
+#include "cpu/cpu.h"
 #include "ops/ops.h"
 #include "ops/ref.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static const ops_backend *const BACKENDS[] = {&ref_backend, NULL};
+static const ops_backend *const BACKENDS[] = {&cpu_backend, &ref_backend, NULL};
 
 const ops_backend *const *ops_backends(void) { return BACKENDS; }
 

@@ -1,6 +1,8 @@
 /* formats.c - see formats.h. Branch-free where rows are processed, so that the compiler can vectorise. */
 #include "ops/formats.h"
 
+#include "ops/vector.h"
+
 #define E2M1_VALUES 0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f
 
 /* E4M3, one sign: subnormals are multiples of 2^-9; then eight mantissas for each power of two u; the last code is NaN. */
@@ -15,6 +17,14 @@
 
 static const float E4M3_TABLE[256] = {E4M3_HALF(+), E4M3_HALF(-)};
 static const float E2M1_TABLE[16] = {E2M1_VALUES};
+
+/* Both values of a byte: low nibble, high nibble. */
+#define E2M1_HIGH(h) \
+    {0.0f, h}, {0.5f, h}, {1.0f, h}, {1.5f, h}, {2.0f, h}, {3.0f, h}, {4.0f, h}, {6.0f, h}, {-0.0f, h}, {-0.5f, h}, {-1.0f, h}, \
+    {-1.5f, h}, {-2.0f, h}, {-3.0f, h}, {-4.0f, h}, {-6.0f, h}
+static const float E2M1_PAIRS[256][2] = {
+    E2M1_HIGH(0.0f),  E2M1_HIGH(0.5f),  E2M1_HIGH(1.0f),  E2M1_HIGH(1.5f),  E2M1_HIGH(2.0f),  E2M1_HIGH(3.0f),  E2M1_HIGH(4.0f),  E2M1_HIGH(6.0f),
+    E2M1_HIGH(-0.0f), E2M1_HIGH(-0.5f), E2M1_HIGH(-1.0f), E2M1_HIGH(-1.5f), E2M1_HIGH(-2.0f), E2M1_HIGH(-3.0f), E2M1_HIGH(-4.0f), E2M1_HIGH(-6.0f)};
 
 static const float C448 = 0x1.24924ap-9f; /* fp32(1/448) = 0x3B124925 */
 static const float C6 = 0x1.555556p-3f;   /* fp32(1/6)   = 0x3E2AAAAB */
@@ -121,7 +131,7 @@ static inline float e4m3_round(float x)
     return copysignf((x + magic) - magic, x); /* the sum loses the sign of a zero */
 }
 
-void fmt_q8_round(float *x, size_t n)
+OPS_CLONES void fmt_q8_round(float *x, size_t n)
 {
     for (size_t g = 0; g < n / 32; g++) {
         float s = e8m0_to_f32((uint8_t)q8_scale(x + g * 32));
@@ -144,8 +154,10 @@ static void pack_nibbles(const float *x, size_t n, float s, uint8_t *out)
 static void unpack_nibbles(const uint8_t *in, size_t n, float s, float *x)
 {
     for (size_t i = 0; i < n / 2; i++) {
-        x[2 * i] = E2M1_TABLE[in[i] & 15] * s;
-        x[2 * i + 1] = E2M1_TABLE[in[i] >> 4] * s;
+        memcpy(x + 2 * i, E2M1_PAIRS[in[i]], sizeof E2M1_PAIRS[0]);
+    }
+    for (size_t i = 0; i < n; i++) {
+        x[i] *= s;
     }
 }
 

@@ -198,7 +198,8 @@ typedef struct ops_attend_args {
     int32_t head_dim;
     int32_t rope_dim;
     int32_t window;
-    int32_t topk; /* width of list; 0 = no compressed part */
+    int32_t topk;  /* width of list; 0 = no compressed part */
+    int32_t ratio; /* tokens a compressed entry; with topk > 0 */
     float scale;  /* head_dim^-0.5 */
     const bf16 *q;       /* [n_rows, n_heads, head_dim] */
     const uint8_t *kv;   /* packed window rows of this batch */
@@ -313,6 +314,11 @@ typedef struct ops_device_options {
     int32_t ordinal;   /* GPU backends */
 } ops_device_options;
 
+typedef enum ops_weight_use {
+    OPS_USE_PRODUCT, /* in matrix products */
+    OPS_USE_LOOKUP   /* rows are copied out: embedding, Engram table */
+} ops_weight_use;
+
 typedef struct ops_backend {
     const char *name;        /* "ref", "cpu", "cuda" */
     const char *description; /* one line for people */
@@ -330,7 +336,7 @@ typedef struct ops_backend {
     void (*upload)(ops_device *dev, void *dst, const void *src_host, size_t bytes);
     void (*download)(ops_device *dev, void *dst_host, const void *src, size_t bytes);
     /* Prepares a weight for the stages (may set packed). Called once a matrix, before any stage uses it. */
-    di_status (*weight_load)(ops_device *dev, ops_matrix *matrix, di_error *err);
+    di_status (*weight_load)(ops_device *dev, ops_matrix *matrix, ops_weight_use use, di_error *err);
     void (*weight_free)(ops_device *dev, ops_matrix *matrix);
 
     void (*embed)(ops_device *dev, const ops_embed_args *a);

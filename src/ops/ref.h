@@ -62,6 +62,14 @@ void ref_decode_tile(const ops_matrix *w, int64_t o0, int64_t n, float *tile);
 /* The reference's own `linear`: tiles of all jobs are spread over the pool; each is decoded once. */
 void ref_linear_run(ref_device *dev, const ref_linear *jobs, size_t n_jobs);
 
+/* One tile of one job; scratch holds the largest n_in * REF_TILE floats of the run. */
+typedef void (*ref_tile_fn)(const ref_linear *job, size_t tile, float *scratch, void *user);
+/* Spreads the tiles of all jobs over the pool. */
+void ref_linear_tiles(ref_device *dev, const ref_linear *jobs, size_t n_jobs, ref_tile_fn fn, void *user);
+void ref_linear_tile(const ref_linear *job, size_t tile, float *scratch, void *user);
+/* Writes results c[m][REF_TILE] of rows r0.. into the job's output. */
+void ref_linear_store(const ref_linear *job, size_t tile, int32_t r0, int32_t m, const float *c);
+
 /* Whole matrix, all outputs: fills one job. */
 ref_linear ref_linear_to_bf16(const ops_matrix *w, const float *x, int32_t n_rows, bf16 *y);
 ref_linear ref_linear_to_f32(const ops_matrix *w, const float *x, int32_t n_rows, float *y);

@@ -8,6 +8,7 @@
 #include "ops/vector.h"
 
 #define TILE 64
+#define MAX_DECODED 16384 /* compressed entries decoded at once: 64 MiB at head_dim 512 */
 
 size_t ref_attention_floats(int32_t n_heads, int32_t head_dim)
 {
@@ -90,43 +91,87 @@ void ref_attention_end(ref_attention *st, const float *sink, bf16 *o)
     }
 }
 
+/* dst[c][i] = src[i][c] in blocks that stay in the first cache. */
+static void transpose(const float *src, size_t lds, size_t rows, size_t columns, float *dst, size_t ldd)
+{
+    enum { B = 16 };
+    for (size_t i0 = 0; i0 < rows; i0 += B) {
+        size_t i1 = i0 + B < rows ? i0 + B : rows;
+        for (size_t c0 = 0; c0 < columns; c0 += B) {
+            size_t c1 = c0 + B < columns ? c0 + B : columns;
+            for (size_t c = c0; c < c1; c++) {
+                for (size_t i = i0; i < i1; i++) {
+                    dst[c * ldd + i] = src[i * lds + c];
+                }
+            }
+        }
+    }
+}
+
 /* --- The stage -------------------------------------------------------------------------------------------------------- */
 
-/* Window rows of one sequence, decoded once a call: row i of v is position first + i; kt is its transpose. */
-typedef struct window_view {
+/* Rows of one sequence, decoded once a call: v [n, head_dim], kt its transpose. Of the window, row i is position first + i. Of the
+ * compressed cache, row i is entry i; n == 0 when decoding all of it would cost more than decoding what the lists name. */
+typedef struct row_view {
     int64_t first;
     size_t n;
     float *v;
     float *kt;
-    size_t ldk;
-} window_view;
+} row_view;
 
 typedef struct attend_run {
     const ops_attend_args *a;
     const ops_seq *seq;
     const ops_seq *kv_seq;
-    window_view window;
+    row_view window;
+    row_view cache;
     float *memory;      /* per thread */
     size_t memory_floats;
 } attend_run;
 
+/* Both decoders work on groups of 16 rows, so that each transposes its own. */
+#define GROUP 16
+
+static void transpose_group(const row_view *view, size_t g, size_t d)
+{
+    size_t i = g * GROUP;
+    size_t n = view->n - i < GROUP ? view->n - i : GROUP;
+    transpose(view->v + i * d, d, n, d, view->kt + i, view->n);
+}
+
+/* Packed window row of a position: from this batch, else from the ring. */
+static const uint8_t *window_row(const attend_run *run, int64_t pos)
+{
+    const ops_attend_args *a = run->a;
+    size_t bytes = fmt_q8_bytes((size_t)a->head_dim);
+    int64_t at = pos - run->kv_seq->pos0;
+    return at >= 0 ? a->kv + (size_t)(run->kv_seq->row0 + at) * bytes
+                   : run->seq->state + a->ring_offset + (size_t)(pos % a->window) * bytes;
+}
+
 static void decode_window(void *arg, size_t begin, size_t end, int thread)
 {
     const attend_run *run = arg;
-    const ops_attend_args *a = run->a;
-    size_t d = (size_t)a->head_dim;
-    size_t bytes = fmt_q8_bytes(d);
+    size_t d = (size_t)run->a->head_dim;
     (void)thread;
-    for (size_t i = begin; i < end; i++) {
-        int64_t pos = run->window.first + (int64_t)i;
-        int64_t at = pos - run->kv_seq->pos0;
-        const uint8_t *row = at >= 0 ? a->kv + (size_t)(run->kv_seq->row0 + at) * bytes
-                                     : run->seq->state + a->ring_offset + (size_t)(pos % a->window) * bytes;
-        float *v = run->window.v + i * d;
-        fmt_q8_unpack(row, d, v);
-        for (size_t c = 0; c < d; c++) {
-            run->window.kt[c * run->window.ldk + i] = v[c];
+    for (size_t g = begin; g < end; g++) {
+        for (size_t i = g * GROUP; i < (g + 1) * GROUP && i < run->window.n; i++) {
+            fmt_q8_unpack(window_row(run, run->window.first + (int64_t)i), d, run->window.v + i * d);
         }
+        transpose_group(&run->window, g, d);
+    }
+}
+
+static void decode_cache(void *arg, size_t begin, size_t end, int thread)
+{
+    const attend_run *run = arg;
+    size_t d = (size_t)run->a->head_dim;
+    (void)thread;
+    for (size_t g = begin; g < end; g++) {
+        for (size_t i = g * GROUP; i < (g + 1) * GROUP && i < run->cache.n; i++) {
+            fmt_q4n_unpack(ref_paged_row(run->seq, &run->a->compressed, (int64_t)i), d, run->cache.v + i * d);
+        }
+        transpose_group(&run->cache, g, d);
     }
 }
 
@@ -173,19 +218,41 @@ static uint64_t assemble_tile(const attend_run *run, const attend_memory *m, con
         int32_t j = s0 + n - slots->n_window;
         if (j < 0) {
             memcpy(v, run->window.v + (size_t)(slots->oldest + s0 + n - run->window.first) * d, d * sizeof *v);
-        } else if (j < slots->n_entries && slots->entries[j] >= 0) {
-            fmt_q4n_unpack(ref_paged_row(run->seq, &run->a->compressed, slots->entries[j]), d, v);
-        } else {
+        } else if (j >= slots->n_entries || slots->entries[j] < 0) {
             break;
+        } else if (run->cache.n > 0) {
+            memcpy(v, run->cache.v + (size_t)slots->entries[j] * d, d * sizeof *v);
+        } else {
+            fmt_q4n_unpack(ref_paged_row(run->seq, &run->a->compressed, slots->entries[j]), d, v);
         }
     }
     memset(m->v + (size_t)n * d, 0, (size_t)(TILE - n) * d * sizeof(float));
-    for (size_t i = 0; i < TILE; i++) {
-        for (size_t c = 0; c < d; c++) {
-            m->kt[c * TILE + i] = m->v[i * d + c];
-        }
-    }
+    transpose(m->v, d, TILE, d, m->kt, TILE);
     return n == TILE ? ~(uint64_t)0 : ((uint64_t)1 << n) - 1;
+}
+
+/* The tile when it is a run of decoded rows: its first row in *view, else -1. */
+static int64_t tile_in_place(const attend_run *run, const slot_list *slots, int32_t s0, const row_view **view)
+{
+    int32_t j = s0 - slots->n_window;
+    if (j + TILE <= 0) {
+        *view = &run->window;
+        return slots->oldest - run->window.first + s0;
+    }
+    if (j < 0 || j + TILE > slots->n_entries || run->cache.n == 0 || slots->entries[j] < 0 ||
+        slots->entries[j + TILE - 1] != slots->entries[j] + TILE - 1) {
+        return -1; /* lists ascend, so equal ends mean a run */
+    }
+    *view = &run->cache;
+    return slots->entries[j];
+}
+
+static slot_list slots_of(const ops_attend_args *a, size_t t, int64_t pos)
+{
+    slot_list slots = {.oldest = pos >= a->window ? pos - a->window + 1 : 0, .n_entries = a->topk};
+    slots.n_window = (int32_t)(pos - slots.oldest + 1);
+    slots.entries = a->topk > 0 ? a->list + t * (size_t)a->topk : NULL;
+    return slots;
 }
 
 static void attend_row(const attend_run *run, const attend_memory *m, size_t t, int64_t pos)
@@ -193,16 +260,15 @@ static void attend_row(const attend_run *run, const attend_memory *m, size_t t, 
     const ops_attend_args *a = run->a;
     size_t d = (size_t)a->head_dim;
     size_t width = (size_t)a->n_heads * d;
-    slot_list slots = {.oldest = pos >= a->window ? pos - a->window + 1 : 0, .n_entries = a->topk};
-    slots.n_window = (int32_t)(pos - slots.oldest + 1);
-    slots.entries = a->topk > 0 ? a->list + t * (size_t)a->topk : NULL;
+    slot_list slots = slots_of(a, t, pos);
     ref_attention st;
     fmt_bf16_to_f32(a->q + t * width, width, m->q);
     ref_attention_begin(&st, a->n_heads, a->head_dim, a->scale, m->state);
     for (int32_t s0 = 0; s0 < slots.n_window + slots.n_entries; s0 += TILE) {
-        if (s0 + TILE <= slots.n_window) {
-            size_t at = (size_t)(slots.oldest - run->window.first) + (size_t)s0;
-            ref_attention_tile(&st, m->q, run->window.kt + at, run->window.ldk, run->window.v + at * d, d, ~(uint64_t)0);
+        const row_view *view = NULL;
+        int64_t at = tile_in_place(run, &slots, s0, &view);
+        if (at >= 0) {
+            ref_attention_tile(&st, m->q, view->kt + at, view->n, view->v + (size_t)at * d, d, ~(uint64_t)0);
             continue;
         }
         uint64_t valid = assemble_tile(run, m, &slots, s0);
@@ -214,7 +280,8 @@ static void attend_row(const attend_run *run, const attend_memory *m, size_t t, 
     ref_attention_end(&st, a->sink, a->o + t * width);
 }
 
-static void unrotate_heads(const ops_attend_args *a, size_t t, int64_t pos)
+/* Inverse rotation of heads [h0, h1) of one row. */
+static void unrotate_heads(const ops_attend_args *a, size_t t, int64_t pos, size_t h0, size_t h1)
 {
     size_t d = (size_t)a->head_dim;
     size_t r = (size_t)a->rope_dim;
@@ -222,7 +289,7 @@ static void unrotate_heads(const ops_attend_args *a, size_t t, int64_t pos)
     float s[256];
     float tail[512];
     rope_row(a->rope, r / 2, pos, c, s);
-    for (size_t h = 0; h < (size_t)a->n_heads; h++) {
+    for (size_t h = h0; h < h1; h++) {
         bf16 *o = a->o + (t * (size_t)a->n_heads + h) * d + d - r;
         fmt_bf16_to_f32(o, r, tail);
         rope_apply(tail, r / 2, c, s, 1);
@@ -238,33 +305,125 @@ static void attend_rows(void *arg, size_t begin, size_t end, int thread)
         size_t t = (size_t)run->seq->row0 + i;
         int64_t pos = run->seq->pos0 + (int64_t)i;
         attend_row(run, &m, t, pos);
-        unrotate_heads(run->a, t, pos);
+        unrotate_heads(run->a, t, pos, 0, (size_t)run->a->n_heads);
+    }
+}
+
+/* --- Fewer rows than threads: the threads share a row's slots, then its heads -------------------------------------------- */
+
+typedef struct row_run {
+    const attend_run *run;
+    slot_list slots;
+    size_t t;
+    int64_t pos;
+    row_view view; /* the row's slots; n is a multiple of the tile */
+    size_t n_slots;
+} row_run;
+
+static void decode_slots(void *arg, size_t begin, size_t end, int thread)
+{
+    const row_run *r = arg;
+    size_t d = (size_t)r->run->a->head_dim;
+    (void)thread;
+    for (size_t g = begin; g < end; g++) {
+        for (size_t i = g * GROUP; i < (g + 1) * GROUP; i++) {
+            int64_t j = (int64_t)i - r->slots.n_window;
+            float *v = r->view.v + i * d;
+            if (i >= r->n_slots) {
+                memset(v, 0, d * sizeof *v);
+            } else if (j < 0) {
+                fmt_q8_unpack(window_row(r->run, r->slots.oldest + (int64_t)i), d, v);
+            } else {
+                fmt_q4n_unpack(ref_paged_row(r->run->seq, &r->run->a->compressed, r->slots.entries[j]), d, v);
+            }
+        }
+        transpose_group(&r->view, g, d);
+    }
+}
+
+static void attend_heads(void *arg, size_t begin, size_t end, int thread)
+{
+    const row_run *r = arg;
+    const ops_attend_args *a = r->run->a;
+    size_t d = (size_t)a->head_dim;
+    size_t first = r->t * (size_t)a->n_heads + begin;
+    attend_memory m = attend_memory_of(r->run, thread);
+    ref_attention st;
+    fmt_bf16_to_f32(a->q + first * d, (end - begin) * d, m.q);
+    ref_attention_begin(&st, (int32_t)(end - begin), a->head_dim, a->scale, m.state);
+    for (size_t s0 = 0; s0 < r->n_slots; s0 += TILE) {
+        size_t n = r->n_slots - s0;
+        uint64_t valid = n >= TILE ? ~(uint64_t)0 : ((uint64_t)1 << n) - 1;
+        ref_attention_tile(&st, m.q, r->view.kt + s0, r->view.n, r->view.v + s0 * d, d, valid);
+    }
+    ref_attention_end(&st, a->sink + begin, a->o + first * d);
+    unrotate_heads(a, r->t, r->pos, begin, end);
+}
+
+static bool view_alloc(ref_device *dev, row_view *view, size_t n, size_t d)
+{
+    view->n = n;
+    view->v = ref_scratch(dev, n * d, sizeof(float));
+    view->kt = ref_scratch(dev, n * d, sizeof(float));
+    return view->v != NULL && view->kt != NULL;
+}
+
+/* Entries that the last row can see, when the lists of the rows name them often enough to decode all at once. */
+static size_t cache_rows(const ops_attend_args *a, const ops_seq *seq)
+{
+    if (a->topk == 0) {
+        return 0;
+    }
+    int64_t n = (seq->pos0 + seq->n_rows) / a->ratio;
+    return n < (int64_t)a->topk * seq->n_rows / 2 && n <= MAX_DECODED ? (size_t)n : 0;
+}
+
+static void attend_narrow(ref_device *dev, const attend_run *run)
+{
+    const ops_attend_args *a = run->a;
+    for (int32_t i = 0; i < run->seq->n_rows; i++) {
+        row_run r = {.run = run, .t = (size_t)(run->seq->row0 + i), .pos = run->seq->pos0 + i};
+        r.slots = slots_of(a, r.t, r.pos);
+        r.n_slots = (size_t)r.slots.n_window;
+        for (int32_t j = 0; j < r.slots.n_entries && r.slots.entries[j] >= 0; j++) {
+            r.n_slots++;
+        }
+        if (!view_alloc(dev, &r.view, (r.n_slots + TILE - 1) / TILE * TILE, (size_t)a->head_dim)) {
+            return;
+        }
+        pool_run(dev->pool, r.view.n / GROUP, decode_slots, &r);
+        pool_run(dev->pool, (size_t)a->n_heads, attend_heads, &r);
+    }
+}
+
+static void attend_wide(ref_device *dev, attend_run *run)
+{
+    const ops_attend_args *a = run->a;
+    size_t d = (size_t)a->head_dim;
+    run->window.first = run->seq->pos0 >= a->window ? run->seq->pos0 - a->window + 1 : 0;
+    if (view_alloc(dev, &run->window, (size_t)(run->seq->pos0 + run->seq->n_rows - run->window.first), d) &&
+        view_alloc(dev, &run->cache, cache_rows(a, run->seq), d)) {
+        pool_run(dev->pool, (run->window.n + GROUP - 1) / GROUP, decode_window, run);
+        pool_run(dev->pool, (run->cache.n + GROUP - 1) / GROUP, decode_cache, run);
+        pool_run(dev->pool, (size_t)run->seq->n_rows, attend_rows, run);
     }
 }
 
 void ref_attend(ops_device *device, const ops_attend_args *a)
 {
     ref_device *dev = ref_of(device);
-    size_t d = (size_t)a->head_dim;
     for (int32_t i = 0; i < a->n_seqs; i++) {
-        attend_run run = {.a = a, .seq = &a->seqs[i], .kv_seq = &a->kv_seqs[i]};
-        if (run.seq->n_rows == 0) {
-            continue;
-        }
+        attend_run run = {.a = a, .seq = &a->seqs[i], .kv_seq = &a->kv_seqs[i], .memory_floats = attend_memory_floats(a)};
         ref_scratch_reset(dev);
-        window_view *w = &run.window;
-        w->first = run.seq->pos0 >= a->window ? run.seq->pos0 - a->window + 1 : 0;
-        w->n = (size_t)(run.seq->pos0 + run.seq->n_rows - w->first);
-        w->ldk = w->n;
-        w->v = ref_scratch(dev, w->n * d, sizeof(float));
-        w->kt = ref_scratch(dev, w->ldk * d, sizeof(float));
-        run.memory_floats = attend_memory_floats(a);
         run.memory = ref_scratch(dev, (size_t)dev->n_threads * run.memory_floats, sizeof(float));
-        if (w->v == NULL || w->kt == NULL || run.memory == NULL) {
+        if (run.memory == NULL) {
             return;
         }
-        pool_run(dev->pool, w->n, decode_window, &run);
-        pool_run(dev->pool, (size_t)run.seq->n_rows, attend_rows, &run);
+        if (run.seq->n_rows < dev->n_threads || run.seq->n_rows == 1) {
+            attend_narrow(dev, &run);
+        } else {
+            attend_wide(dev, &run);
+        }
     }
 }
 

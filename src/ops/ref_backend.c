@@ -154,10 +154,11 @@ void ref_copy(ops_device *dev, void *dst, const void *src, size_t bytes)
     memcpy(dst, src, bytes);
 }
 
-static di_status ref_weight_load(ops_device *dev, ops_matrix *matrix, di_error *err)
+static di_status ref_weight_load(ops_device *dev, ops_matrix *matrix, ops_weight_use use, di_error *err)
 {
     (void)dev;
     (void)matrix;
+    (void)use;
     (void)err;
     return DI_OK;
 }

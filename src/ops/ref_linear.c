@@ -143,33 +143,41 @@ void ref_decode_tile(const ops_matrix *w, int64_t o0, int64_t n, float *tile)
 typedef struct linear_run {
     const ref_linear *jobs;
     const size_t *first; /* [n_jobs + 1] number of tiles before each job */
-    size_t n_jobs;
-    float *tiles;   /* [threads] tile memory of tile_floats each */
+    ref_tile_fn fn;
+    void *user;
+    float *tiles; /* [threads] tile memory of tile_floats each */
     size_t tile_floats;
 } linear_run;
 
 static size_t n_tiles(const ref_linear *job) { return (size_t)((job->n_out + REF_TILE - 1) / REF_TILE); }
 
-/* One tile of one job: rows in groups of 64 so that the outputs stay in the cache. */
-static void run_tile(const ref_linear *job, size_t t, float *tile)
+void ref_linear_store(const ref_linear *job, size_t t, int32_t r0, int32_t m, const float *c)
 {
     int64_t o = (int64_t)t * REF_TILE;
+    size_t n = (size_t)(job->n_out - o < REF_TILE ? job->n_out - o : REF_TILE);
+    for (int32_t r = 0; r < m; r++) {
+        size_t at = (size_t)(r0 + r) * job->ldy + (size_t)o;
+        if (job->y16 != NULL) {
+            fmt_f32_to_bf16(c + (size_t)r * REF_TILE, n, job->y16 + at);
+        } else {
+            memcpy(job->y32 + at, c + (size_t)r * REF_TILE, n * sizeof(float));
+        }
+    }
+}
+
+/* Rows in groups of 64, so that the outputs stay in the cache. */
+void ref_linear_tile(const ref_linear *job, size_t t, float *scratch, void *user)
+{
+    (void)user;
+    int64_t o = (int64_t)t * REF_TILE;
     int64_t n = job->n_out - o < REF_TILE ? job->n_out - o : REF_TILE;
-    ref_decode_tile(job->w, job->out0 + o, n, tile);
-    float c[64][REF_TILE];
     size_t block = job->w->format == OPS_F32 ? REF_K_BLOCK_FINE : REF_K_BLOCK;
+    float c[64][REF_TILE];
+    ref_decode_tile(job->w, job->out0 + o, n, scratch);
     for (int32_t r0 = 0; r0 < job->n_rows; r0 += 64) {
         int32_t m = job->n_rows - r0 < 64 ? job->n_rows - r0 : 64;
-        ref_mm32(c[0], REF_TILE, job->x + (size_t)r0 * job->ldx, job->ldx, (size_t)m, tile, REF_TILE, (size_t)job->w->n_in,
-                 block);
-        for (int32_t r = 0; r < m; r++) {
-            size_t at = (size_t)(r0 + r) * job->ldy + (size_t)o;
-            if (job->y16 != NULL) {
-                fmt_f32_to_bf16(c[r], (size_t)n, job->y16 + at);
-            } else {
-                memcpy(job->y32 + at, c[r], (size_t)n * sizeof(float));
-            }
-        }
+        ref_mm32(c[0], REF_TILE, job->x + (size_t)r0 * job->ldx, job->ldx, (size_t)m, scratch, REF_TILE, (size_t)job->w->n_in, block);
+        ref_linear_store(job, t, r0, m, c[0]);
     }
 }
 
@@ -182,13 +190,13 @@ static void run_tiles(void *arg, size_t begin, size_t end, int thread)
         while (t >= run->first[j + 1]) {
             j++;
         }
-        run_tile(&run->jobs[j], t - run->first[j], tile);
+        run->fn(&run->jobs[j], t - run->first[j], tile, run->user);
     }
 }
 
-void ref_linear_run(ref_device *dev, const ref_linear *jobs, size_t n_jobs)
+void ref_linear_tiles(ref_device *dev, const ref_linear *jobs, size_t n_jobs, ref_tile_fn fn, void *user)
 {
-    linear_run run = {.jobs = jobs, .n_jobs = n_jobs};
+    linear_run run = {.jobs = jobs, .fn = fn, .user = user};
     size_t *first = ref_scratch(dev, n_jobs + 1, sizeof *first);
     int64_t max_in = 0;
     if (first == NULL) {
@@ -205,6 +213,11 @@ void ref_linear_run(ref_device *dev, const ref_linear *jobs, size_t n_jobs)
     if (run.tiles != NULL) {
         pool_run(dev->pool, first[n_jobs], run_tiles, &run);
     }
+}
+
+void ref_linear_run(ref_device *dev, const ref_linear *jobs, size_t n_jobs)
+{
+    ref_linear_tiles(dev, jobs, n_jobs, ref_linear_tile, NULL);
 }
 
 ref_linear ref_linear_to_bf16(const ops_matrix *w, const float *x, int32_t n_rows, bf16 *y)

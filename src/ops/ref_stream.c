@@ -2,7 +2,7 @@
 #include "ops/ref.h"
 #include "ops/vector.h"
 
-float ref_sum_squares(const float *x, size_t n)
+OPS_CLONES float ref_sum_squares(const float *x, size_t n)
 {
     v16 sum = {0};
     size_t i = 0;
@@ -21,7 +21,7 @@ float ref_sum_squares(const float *x, size_t n)
     return sum[0];
 }
 
-void ref_rmsnorm(const float *x, const float *w, size_t n, float eps, float *y)
+OPS_CLONES void ref_rmsnorm(const float *x, const float *w, size_t n, float eps, float *y)
 {
     float r = 1.0f / sqrtf(ref_sum_squares(x, n) / (float)n + eps);
     for (size_t i = 0; i < n; i++) {
@@ -117,7 +117,7 @@ void ref_mhc_coefficients(const float *m, const float *base, const float *scale,
     }
 }
 
-void ref_collapse(const float *x, const float *pre, size_t hc, size_t n, float *u)
+OPS_CLONES void ref_collapse(const float *x, const float *pre, size_t hc, size_t n, float *u)
 {
     for (size_t i = 0; i < n; i++) {
         float sum = pre[0] * x[i];
@@ -135,7 +135,7 @@ typedef struct seam_run {
     float *row;        /* [threads, hidden] */
 } seam_run;
 
-static void seam_rows(void *arg, size_t begin, size_t end, int thread)
+OPS_CLONES static void seam_rows(void *arg, size_t begin, size_t end, int thread)
 {
     const seam_run *run = arg;
     const ops_seam_open_args *a = run->a;
@@ -183,7 +183,7 @@ void ref_seam_open(ops_device *device, const ops_seam_open_args *a)
     pool_run(dev->pool, (size_t)a->n_rows, seam_rows, &run);
 }
 
-static void close_rows(void *arg, size_t begin, size_t end, int thread)
+OPS_CLONES static void close_rows(void *arg, size_t begin, size_t end, int thread)
 {
     const ops_seam_close_args *a = arg;
     size_t d = (size_t)a->hidden;

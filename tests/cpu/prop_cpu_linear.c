@@ -1,0 +1,167 @@
+/* The CPU backend's products equal the reference bit by bit: every format, widths with and without a rest, one to many rows, all codes, for every
+ * instruction set that this machine has. */
+#include "support/unit.h"
+
+#include "cpu/cpu.h"
+#include "cpu/cpu_int.h"
+#include "ops/ref.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static ops_device *ref;
+static ops_device *cpu;
+
+typedef struct shape {
+    ops_format format;
+    int64_t n_out;
+    int64_t n_in;
+} shape;
+
+/* Random codes of any value but NaN; scales around 1. */
+static ops_matrix random_matrix(const shape *s, uint64_t *seed)
+{
+    size_t n = (size_t)s->n_out * (size_t)s->n_in;
+    size_t bytes = s->format == OPS_F32 ? 4 * n : s->format == OPS_BF16 ? 2 * n : s->format == OPS_FP8 ? n : n / 2;
+    size_t scale_rows = s->format == OPS_FP8 ? ((size_t)s->n_out + 31) / 32 : (size_t)s->n_out;
+    size_t scales = scale_rows * (((size_t)s->n_in + 31) / 32);
+    uint8_t *data = malloc(bytes);
+    uint8_t *scale = malloc(scales);
+    assert_non_null(data);
+    assert_non_null(scale);
+    for (size_t i = 0; i < bytes; i++) {
+        data[i] = (uint8_t)unit_random(seed);
+        if (s->format == OPS_FP8 && (data[i] & 0x7F) == 0x7F) {
+            data[i] ^= 1;
+        }
+    }
+    for (size_t i = 0; s->format == OPS_F32 && i < n; i++) {
+        float x = (float)(int32_t)unit_random(seed) * 0x1p-31f;
+        memcpy(data + 4 * i, &x, 4);
+    }
+    for (size_t i = 0; s->format == OPS_BF16 && i < n; i++) {
+        bf16 x = bf16_from_f32((float)(int32_t)unit_random(seed) * 0x1p-31f);
+        memcpy(data + 2 * i, &x, 2);
+    }
+    for (size_t i = 0; i < scales; i++) {
+        scale[i] = (uint8_t)(110 + unit_random(seed) % 24);
+    }
+    return (ops_matrix){.format = s->format, .n_out = s->n_out, .n_in = s->n_in, .data = data, .scale = scale};
+}
+
+static void run(ops_device *dev, const ops_matrix *w, const float *x, int32_t rows, float *y)
+{
+    ref_device *d = ref_of(dev);
+    ref_scratch_reset(d);
+    ref_linear job = ref_linear_to_f32(w, x, rows, y);
+    d->linear(d, &job, 1);
+}
+
+static void compare(const shape *s, int32_t rows, uint64_t *seed)
+{
+    ops_matrix w = random_matrix(s, seed);
+    size_t n = (size_t)rows * (size_t)s->n_in;
+    float *x = malloc(n * sizeof *x);
+    float *want = malloc((size_t)rows * (size_t)s->n_out * sizeof *want);
+    float *got = malloc((size_t)rows * (size_t)s->n_out * sizeof *got);
+    assert_true(x != NULL && want != NULL && got != NULL);
+    for (size_t i = 0; i < n; i++) {
+        x[i] = bf16_round((float)(int32_t)unit_random(seed) * 0x1p-29f);
+    }
+    for (size_t r = 0; r < (size_t)rows && s->format != OPS_BF16 && s->format != OPS_F32 && s->n_in % 32 == 0; r++) {
+        fmt_q8_round(x + r * (size_t)s->n_in, (size_t)s->n_in);
+    }
+    run(ref, &w, x, rows, want);
+    assert_int_equal(cpu_backend.weight_load(cpu, &w, OPS_USE_PRODUCT, NULL), DI_OK);
+    assert_true((w.packed != NULL) == (s->n_in % 32 == 0));
+    run(cpu, &w, x, rows, got);
+    if (memcmp(want, got, (size_t)rows * (size_t)s->n_out * sizeof *want) != 0) {
+        fail_msg("format %d, [%lld, %lld], %d rows: other bits than the reference", (int)s->format, (long long)s->n_out, (long long)s->n_in, rows);
+    }
+    cpu_backend.weight_free(cpu, &w);
+    free((void *)w.data);
+    free((void *)w.scale);
+    free(x);
+    free(want);
+    free(got);
+}
+
+static void products_have_the_references_bits(void **state)
+{
+    (void)state;
+    const shape shapes[] = {{OPS_FP8, 64, 96},   {OPS_FP8, 33, 32},   {OPS_FP8, 128, 512}, {OPS_FP4, 64, 96},  {OPS_FP4, 40, 32},
+                            {OPS_FP4, 128, 256}, {OPS_BF16, 3, 64},   {OPS_BF16, 96, 160}, {OPS_BF16, 7, 48},  {OPS_F32, 24, 384},
+                            {OPS_F32, 24, 1024}, {OPS_FP8, 512, 1280}};
+    const int32_t rows[] = {1, 2, 3, 4, 5, 7, 8, 63, 64, 65, 130};
+    uint64_t seed = 7;
+    for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
+        for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+            compare(&shapes[s], rows[r], &seed);
+        }
+    }
+}
+
+/* Both kernels directly, so that AVX2 is tested on a machine that has AVX-512. */
+static void every_instruction_set_agrees(void **state)
+{
+    (void)state;
+    const shape shapes[] = {{OPS_FP8, 32, 416}, {OPS_FP4, 32, 416}, {OPS_BF16, 32, 416}, {OPS_F32, 32, 416}};
+    uint64_t seed = 11;
+    for (size_t s = 0; s < 4; s++) {
+        for (size_t m = 1; m <= 9; m++) {
+            static float x[9 * 416], want[9][32], got[9][32], scratch[416 * 32];
+            ops_matrix w = random_matrix(&shapes[s], &seed);
+            cpu_packed *p = cpu_pack(&w);
+            assert_non_null(p);
+            for (size_t i = 0; i < m * 416; i++) {
+                x[i] = (float)(int32_t)(unit_random(&seed) % 255) - 127.0f;
+            }
+            cpu_tile_avx2(p, 0, x, 416, m, want[0], scratch);
+            if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")) {
+                cpu_tile_avx512(p, 0, x, 416, m, got[0], scratch);
+                assert_memory_equal(want, got, m * sizeof want[0]);
+            }
+            cpu_packed_free(p);
+            free((void *)w.data);
+            free((void *)w.scale);
+        }
+    }
+}
+
+static void a_nan_code_takes_the_reference_path(void **state)
+{
+    (void)state;
+    uint64_t seed = 3;
+    const shape s = {OPS_FP8, 32, 32};
+    ops_matrix w = random_matrix(&s, &seed);
+    ((uint8_t *)w.data)[5] = 0x7F;
+    float x[32] = {0};
+    float y[32];
+    assert_int_equal(cpu_backend.weight_load(cpu, &w, OPS_USE_PRODUCT, NULL), DI_OK);
+    assert_null(w.packed);
+    run(cpu, &w, x, 1, y);
+    assert_true(y[0] != y[0]);
+    free((void *)w.data);
+    free((void *)w.scale);
+}
+
+int main(void)
+{
+    if (!cpu_backend.available()) {
+        printf("skipped: this processor has no AVX2\n");
+        return 0;
+    }
+    const ops_device_options options = {.n_threads = 2};
+    if (ref_backend.open(&options, &ref, NULL) != DI_OK || cpu_backend.open(&options, &cpu, NULL) != DI_OK) {
+        return 1;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_have_the_references_bits),
+        cmocka_unit_test(every_instruction_set_agrees),
+        cmocka_unit_test(a_nan_code_takes_the_reference_path),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    ref_backend.close(ref);
+    cpu_backend.close(cpu);
+    return failed;
+}
