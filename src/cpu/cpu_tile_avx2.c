@@ -36,8 +36,8 @@ static inline void decode_fp8(const uint8_t *p, vf out[NV])
 /* The eight magnitudes have an fp16 whose low byte is zero: look up the high byte. Even outputs are low nibbles. */
 static inline void decode_fp4(const uint8_t *p, vf out[NV])
 {
-    const __m128i table = _mm_setr_epi8(0, 0x38, 0x3C, 0x3E, 0x40, 0x42, 0x44, 0x46, (char)0x80, (char)0xB8, (char)0xBC, (char)0xBE, (char)0xC0,
-                                        (char)0xC2, (char)0xC4, (char)0xC6);
+    const __m128i table = _mm_setr_epi8(0, 0x38, 0x3C, 0x3E, 0x40, 0x42, 0x44, 0x46, (char)0x80, (char)0xB8, (char)0xBC, (char)0xBE,
+                                        (char)0xC0, (char)0xC2, (char)0xC4, (char)0xC6);
     const __m128i nibble = _mm_set1_epi8(15);
     __m128i b = _mm_loadu_si128((const __m128i *)(const void *)p);
     __m128i low = _mm_shuffle_epi8(table, _mm_and_si128(b, nibble));
@@ -54,4 +54,4 @@ static inline void decode_bf16(const uint8_t *p, vf out[NV])
     }
 }
 
-#include "cpu/cpu_tile_body.h"
+#include "cpu/cpu_tile_body.inc"

@@ -23,8 +23,9 @@ static const float E2M1_TABLE[16] = {E2M1_VALUES};
     {0.0f, h}, {0.5f, h}, {1.0f, h}, {1.5f, h}, {2.0f, h}, {3.0f, h}, {4.0f, h}, {6.0f, h}, {-0.0f, h}, {-0.5f, h}, {-1.0f, h}, \
     {-1.5f, h}, {-2.0f, h}, {-3.0f, h}, {-4.0f, h}, {-6.0f, h}
 static const float E2M1_PAIRS[256][2] = {
-    E2M1_HIGH(0.0f),  E2M1_HIGH(0.5f),  E2M1_HIGH(1.0f),  E2M1_HIGH(1.5f),  E2M1_HIGH(2.0f),  E2M1_HIGH(3.0f),  E2M1_HIGH(4.0f),  E2M1_HIGH(6.0f),
-    E2M1_HIGH(-0.0f), E2M1_HIGH(-0.5f), E2M1_HIGH(-1.0f), E2M1_HIGH(-1.5f), E2M1_HIGH(-2.0f), E2M1_HIGH(-3.0f), E2M1_HIGH(-4.0f), E2M1_HIGH(-6.0f)};
+    E2M1_HIGH(0.0f),  E2M1_HIGH(0.5f),  E2M1_HIGH(1.0f),  E2M1_HIGH(1.5f),  E2M1_HIGH(2.0f),  E2M1_HIGH(3.0f),
+    E2M1_HIGH(4.0f),  E2M1_HIGH(6.0f),  E2M1_HIGH(-0.0f), E2M1_HIGH(-0.5f), E2M1_HIGH(-1.0f), E2M1_HIGH(-1.5f),
+    E2M1_HIGH(-2.0f), E2M1_HIGH(-3.0f), E2M1_HIGH(-4.0f), E2M1_HIGH(-6.0f)};
 
 static const float C448 = 0x1.24924ap-9f; /* fp32(1/448) = 0x3B124925 */
 static const float C6 = 0x1.555556p-3f;   /* fp32(1/6)   = 0x3E2AAAAB */

@@ -10,8 +10,8 @@
 #include "ops/formats.h"
 #include "ops/ops.h"
 
-/* Products are summed over blocks of so many inputs before they join the running sum. 32 is the block of GEMM_q (model.md 3.2); fp32 weights,
- * whose products are not exact, and attention logits use the finer block. */
+/* Products are summed over blocks of so many inputs before they join the running sum. 32 is the block of GEMM_q (model.md 3.2);
+ * fp32 weights, whose products are not exact, and attention logits use the finer block. */
 #define REF_K_BLOCK 32
 #define REF_K_BLOCK_FINE 16
 
