@@ -1,8 +1,8 @@
 /* cpu_int.h - inside the CPU backend: packed weights and the kernels that read them.
  *
  * A packed matrix holds the same codes as the checkpoint in tiles of 32 outputs, input by input, so that one load gives one input's
- * codes for 32 outputs. Kernels decode in registers. Sums run in the reference's order, and every product that is not exact in fp32 is rounded
- * before it is added, so results equal the reference bit by bit. */
+ * codes for 32 outputs. Kernels decode in registers. Sums run in the reference's order, and every product that is not exact in fp32
+ * is rounded before it is added, so results equal the reference bit by bit. */
 #ifndef CPU_CPU_INT_H
 #define CPU_CPU_INT_H
 

@@ -126,8 +126,8 @@ def check_names(paths):
         name = os.path.basename(path)
         if name == "README.md":
             continue
-        if not re.fullmatch(r"[a-z0-9_]+\.(c|h|cu|cuh)", name):
-            out.append(Finding(path, 1, "file names under src/ are snake_case .c, .h, .cu or .cuh"))
+        if not re.fullmatch(r"[a-z0-9_]+\.(c|h|inc|cu|cuh)", name):
+            out.append(Finding(path, 1, "file names under src/ are snake_case .c, .h, .inc (a body that several .c files include), .cu or .cuh"))
         if name in seen:
             out.append(Finding(path, 1, f"same file name as {seen[name]}"))
         seen[name] = path
