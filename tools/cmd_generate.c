@@ -41,6 +41,7 @@ typedef struct generation {
     int64_t n_choices;
     int64_t logprobs; /* -1 = off */
     const char *stop_id_list;
+    cli_list stop_strings;
     const char *dump_logits;
     bool all_logits;
     bool ignore_eos;
@@ -77,6 +78,7 @@ static void add_options(cli_parser *p, generation *g)
     cli_add_real(p, "frequency-penalty", "X", &g->frequency_penalty, -2, 2, "for each time it is there; 0 = off");
     cli_add_int(p, "min-tokens", "N", &g->min_tokens, 0, INT32_MAX, "no stop token before so many");
     cli_add_string(p, "stop-id", "IDS", &g->stop_id_list, "token ids that end the output, besides the model's own");
+    cli_add_list(p, "stop", "STRING", &g->stop_strings, "text that ends the output and is no part of it; may be repeated");
     cli_add_flag(p, "ignore-eos", &g->ignore_eos, "go on after the model's end token");
     cli_add_int(p, "n", "N", &g->n_choices, 1, 1 << 20, "so many outputs, with seeds seed, seed+1 ...");
     cli_add_int(p, "logprobs", "K", &g->logprobs, 0, DI_MAX_TOP_LOGPROBS,
@@ -300,8 +302,9 @@ static di_status run_token(generation *g, bool *last, cli_finish *finish, di_err
     if (status != DI_OK) {
         return status;
     }
-    if (sample.is_stop || left == 1) {
-        *finish = sample.is_stop ? CLI_STOP : CLI_LENGTH;
+    const bool stopped = sample.is_stop || cli_output_stopped(&g->output);
+    if (stopped || left == 1) {
+        *finish = stopped ? CLI_STOP : CLI_LENGTH;
         return g->dump_logits != NULL ? cli_logits_add_ids(&g->logits, &sample.id, 1, err) : DI_OK;
     }
     *last = false;
@@ -363,6 +366,9 @@ static di_status run(generation *g, di_error *err)
     }
     if (status == DI_OK) {
         status = cli_output_init(&g->output, di_model_tokenizer(g->model), g->json, g->logprobs >= 0, g->n_choices, err);
+    }
+    if (status == DI_OK) {
+        status = cli_output_stop_at(&g->output, g->stop_strings.items, g->stop_strings.n, err);
     }
     if (status != DI_OK) {
         return status;

@@ -50,6 +50,11 @@ void cli_add_string(cli_parser *p, const char *name, const char *arg, const char
     add(p, CLI_STRING, name, arg, help)->value.string = value;
 }
 
+void cli_add_list(cli_parser *p, const char *name, const char *arg, cli_list *value, const char *help)
+{
+    add(p, CLI_LIST, name, arg, help)->value.list = value;
+}
+
 void cli_add_int(cli_parser *p, const char *name, const char *arg, int64_t *value, int64_t min, int64_t max, const char *help)
 {
     cli_option *o = add(p, CLI_INT, name, arg, help);
@@ -93,8 +98,22 @@ static bool read_flag(const char *text, bool *out)
     return false;
 }
 
+static bool store_in_list(cli_list *list, const char *text, bool from_environment, char *why, size_t capacity)
+{
+    if (list->from_environment && !from_environment) {
+        list->n = 0;
+    }
+    if (list->n == CLI_MAX_LIST) {
+        snprintf(why, capacity, "given more than %d times", CLI_MAX_LIST);
+        return false;
+    }
+    list->from_environment = from_environment;
+    list->items[list->n++] = text;
+    return true;
+}
+
 /* Stores one value. On a mistake writes what is wrong with it to `why`. */
-static bool store(const cli_option *o, const char *text, char *why, size_t capacity)
+static bool store(const cli_option *o, const char *text, bool from_environment, char *why, size_t capacity)
 {
     char *end = NULL;
     errno = 0;
@@ -111,6 +130,8 @@ static bool store(const cli_option *o, const char *text, char *why, size_t capac
     case CLI_STRING:
         *o->value.string = text;
         return true;
+    case CLI_LIST:
+        return store_in_list(o->value.list, text, from_environment, why, capacity);
     case CLI_INT: {
         const long long value = strtoll(text, &end, 10);
         if (end == text || *end != '\0' || errno != 0 || (double)value < o->min || (double)value > o->max) {
@@ -157,7 +178,7 @@ static error_t on_option(int key, char *arg, struct argp_state *state)
     if (key >= FIRST_KEY && key < FIRST_KEY + (int)s->parser->n_options) {
         const cli_option *o = &s->parser->options[key - FIRST_KEY];
         char why[256];
-        if (!store(o, arg, why, sizeof why)) {
+        if (!store(o, arg, false, why, sizeof why)) {
             argp_error(state, "--%s: %s", o->name, why);
         }
         return 0;
@@ -191,7 +212,7 @@ void cli_parse(cli_parser *p, int argc, char **argv, char ***args, size_t *n_arg
         char name[64];
         char why[256];
         const char *text = from_environment(o, name, sizeof name);
-        if (text != NULL && !store(o, text, why, sizeof why)) {
+        if (text != NULL && !store(o, text, true, why, sizeof why)) {
             exit(cli_usage(p, "environment variable %s: %s", name, why));
         }
     }

@@ -11,7 +11,16 @@
 
 #define CLI_MAX_OPTIONS 48
 
-typedef enum cli_kind { CLI_FLAG, CLI_STRING, CLI_INT, CLI_REAL } cli_kind;
+#define CLI_MAX_LIST 64
+
+typedef enum cli_kind { CLI_FLAG, CLI_STRING, CLI_LIST, CLI_INT, CLI_REAL } cli_kind;
+
+/* Values of an option that may be given several times; the command line, when it has any, replaces the environment's one. */
+typedef struct cli_list {
+    const char *items[CLI_MAX_LIST];
+    size_t n;
+    bool from_environment;
+} cli_list;
 
 typedef struct cli_option {
     const char *name; /* long option without dashes */
@@ -23,6 +32,7 @@ typedef struct cli_option {
     union {
         bool *flag;
         const char **string;
+        cli_list *list;
         int64_t *integer;
         double *real;
     } value; /* holds the default before parsing */
@@ -41,6 +51,7 @@ typedef struct cli_parser {
 void cli_parser_init(cli_parser *p, const char *args, size_t min_args, size_t max_args, const char *help);
 void cli_add_flag(cli_parser *p, const char *name, bool *value, const char *help);
 void cli_add_string(cli_parser *p, const char *name, const char *arg, const char **value, const char *help);
+void cli_add_list(cli_parser *p, const char *name, const char *arg, cli_list *value, const char *help);
 void cli_add_int(cli_parser *p, const char *name, const char *arg, int64_t *value, int64_t min, int64_t max, const char *help);
 void cli_add_real(cli_parser *p, const char *name, const char *arg, double *value, double min, double max, const char *help);
 

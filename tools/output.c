@@ -19,12 +19,34 @@ di_status cli_output_init(cli_output *o, const di_tokenizer *tokenizer, bool jso
     buf_init(&o->text, MAX_OUTPUT_BYTES);
     buf_init(&o->ids, MAX_OUTPUT_BYTES);
     buf_init(&o->line, MAX_OUTPUT_BYTES);
-    return tokenizer != NULL ? di_detokenizer_new(tokenizer, 0, &o->stream, err) : DI_OK;
+    di_status status = tokenizer != NULL ? di_detokenizer_new(tokenizer, 0, &o->stream, err) : DI_OK;
+    return status == DI_OK ? cli_output_stop_at(o, NULL, 0, err) : status;
+}
+
+di_status cli_output_stop_at(cli_output *o, const char *const *strings, size_t n, di_error *err)
+{
+    if (o->tokenizer == NULL) {
+        return n == 0 ? DI_OK : err_set(err, DI_E_ARGUMENT, "the model has no tokenizer.json, so there is no text: use --stop-id");
+    }
+    di_stop *stop = NULL;
+    const di_status status = di_stop_new(strings, NULL, n, &stop, err);
+    if (status == DI_OK) {
+        di_stop_free(o->stop);
+        o->stop = stop;
+        o->stop_strings = strings;
+    }
+    return status;
+}
+
+bool cli_output_stopped(const cli_output *o)
+{
+    return o->stop != NULL && di_stop_matched(o->stop) >= 0;
 }
 
 void cli_output_fini(cli_output *o)
 {
     di_detokenizer_free(o->stream);
+    di_stop_free(o->stop);
     buf_fini(&o->text);
     buf_fini(&o->ids);
     buf_fini(&o->line);
@@ -53,6 +75,9 @@ di_status cli_output_begin(cli_output *o, int64_t choice, di_error *err)
 {
     o->choice = choice;
     o->index = 0;
+    if (o->stop != NULL) {
+        di_stop_reset(o->stop);
+    }
     buf_clear(&o->text);
     buf_clear(&o->ids);
     buf_clear(&o->line);
@@ -96,7 +121,33 @@ static di_status next_piece(cli_output *o, const di_sample *sample, const char *
 {
     *piece = "";
     *size = 0;
-    return o->stream != NULL && !sample->is_stop ? di_detokenizer_push(o->stream, sample->id, piece, size, err) : DI_OK;
+    if (o->stream == NULL || sample->is_stop) {
+        return DI_OK;
+    }
+    const di_status status = di_detokenizer_push(o->stream, sample->id, piece, size, err);
+    return status == DI_OK ? di_stop_push(o->stop, *piece, *size, piece, size, err) : status;
+}
+
+/* What was held back: an unfinished character, then the beginning of a stop string. Appends to `out`. */
+static di_status last_piece(cli_output *o, buf *out, di_error *err)
+{
+    const char *piece;
+    size_t size;
+    if (o->stream == NULL) {
+        return DI_OK;
+    }
+    di_status status = di_detokenizer_finish(o->stream, &piece, &size, err);
+    if (status == DI_OK) {
+        status = di_stop_push(o->stop, piece, size, &piece, &size, err);
+    }
+    if (status == DI_OK) {
+        buf_append(out, piece, size);
+        status = di_stop_finish(o->stop, &piece, &size, err);
+    }
+    if (status == DI_OK) {
+        buf_append(out, piece, size);
+    }
+    return status;
 }
 
 /* A log-probability is minus infinity for a token that cannot come; JSON has no such number. */
@@ -179,26 +230,28 @@ static double per_second(int64_t n, double seconds)
 di_status cli_output_end(cli_output *o, cli_finish finish, const cli_figures *f, di_error *err)
 {
     static const char *const names[] = {"stop", "length", "context", "interrupted"};
-    const char *piece = "";
-    size_t size = 0;
-    if (o->stream != NULL) {
-        const di_status status = di_detokenizer_finish(o->stream, &piece, &size, err);
-        if (status != DI_OK) {
-            return status;
-        }
-    }
     buf *line = &o->line;
     buf_clear(line);
+    const di_status status = last_piece(o, o->json ? &o->text : line, err);
+    if (status != DI_OK) {
+        return status;
+    }
     if (!o->json) {
-        buf_append(line, piece, size);
         buf_puts(line, "\n");
         return write_line(o, err);
     }
-    buf_append(&o->text, piece, size);
+    if (cli_output_stopped(o)) {
+        finish = CLI_STOP; /* an unfinished character at the end may complete a stop string */
+    }
     buf_printf(line, "{\"choice\":%" PRId64 ",\"done\":true,\"finish\":\"%s\"", o->choice, names[finish]);
     if (o->tokenizer != NULL) {
         buf_puts(line, ",\"text\":");
         buf_json_string(line, o->text.size > 0 ? o->text.data : "", o->text.size);
+    }
+    if (cli_output_stopped(o)) {
+        const char *string = o->stop_strings[di_stop_matched(o->stop)];
+        buf_puts(line, ",\"stop_string\":");
+        buf_json_string(line, string, strlen(string));
     }
     buf_printf(line, ",\"ids\":[%s]", o->ids.size > 0 ? o->ids.data : "");
     buf_printf(line, ",\"prompt_tokens\":%" PRId64 ",\"generated_tokens\":%" PRId64, f->prompt_tokens, f->generated_tokens);

@@ -5,7 +5,8 @@
  *   {"choice":0,"index":0,"id":51,"text":"8","logprob":-0.01,"top":[{"id":51,"text":"8","logprob":-0.01}]}
  * ("text" may be empty while a character is unfinished; "logprob" and "top" with --logprobs), and one object a choice at its end,
  *   {"choice":0,"done":true,"finish":"stop","text":"...","ids":[...],"prompt_tokens":19, ... figures of the summary ...}
- * A stop token ends the text and is no part of it, but is listed as a token. */
+ * A stop token ends the text and is no part of it, but is listed as a token. Text that may become a stop string comes when it no
+ * longer can; the last object names the one that ended the text ("stop_string"). */
 #ifndef TOOLS_OUTPUT_H
 #define TOOLS_OUTPUT_H
 
@@ -32,6 +33,8 @@ typedef struct cli_figures {
 typedef struct cli_output {
     const di_tokenizer *tokenizer; /* NULL = write ids */
     di_detokenizer *stream;        /* owned */
+    di_stop *stop;                 /* owned; NULL without tokenizer */
+    const char *const *stop_strings;
     bool json;
     bool logprobs;
     int64_t choice;
@@ -43,12 +46,17 @@ typedef struct cli_output {
 } cli_output;
 
 di_status cli_output_init(cli_output *o, const di_tokenizer *tokenizer, bool json, bool logprobs, int64_t n_choices, di_error *err);
+
+/* Strings that end the text, borrowed. Errors: those of di_stop_new, and DI_E_ARGUMENT without a tokenizer. */
+di_status cli_output_stop_at(cli_output *o, const char *const *strings, size_t n, di_error *err);
+
 void cli_output_fini(cli_output *o);
 
 /* All return DI_E_IO when standard output takes no more. */
 di_status cli_output_begin(cli_output *o, int64_t choice, di_error *err);
 di_status cli_output_echo(cli_output *o, const int32_t *ids, size_t n, di_error *err); /* the prompt; no effect with --json */
 di_status cli_output_token(cli_output *o, const di_sample *sample, di_error *err);
+bool cli_output_stopped(const cli_output *o); /* a stop string is complete */
 di_status cli_output_end(cli_output *o, cli_finish finish, const cli_figures *figures, di_error *err);
 
 /* The summary for people, on standard error. */

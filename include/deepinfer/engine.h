@@ -132,6 +132,32 @@ DI_API di_status di_sequence_set_sampling(di_sequence *sequence, const di_sampli
  * Errors: DI_E_STATE when not ready, DI_E_LIMIT when the context is full, DI_E_FORMAT when the logits hold NaN. */
 DI_API di_status di_sequence_sample(di_sequence *sequence, di_sample *out, di_error *err);
 
+/* --- Stop strings ------------------------------------------------------------------------------------------------------ */
+
+#define DI_MAX_STOP_STRINGS 16
+#define DI_MAX_STOP_BYTES 1024
+
+/* Holds back streamed text while it may still become a stop string. The string that is complete first ends the text (of several
+ * that end together the longest, of equal ones the first given): neither it nor what follows comes out. How the text is cut
+ * into pieces changes nothing. If strings and text are UTF-8 and pieces end between characters, so does what comes out. A
+ * di_stop belongs to one thread at a time and needs no engine. */
+typedef struct di_stop di_stop;
+
+/* Copies n strings; sizes[i] is the length of strings[i] in bytes, 1..DI_MAX_STOP_BYTES (`sizes` NULL: they end with NUL). With
+ * n = 0 everything passes. Errors: DI_E_ARGUMENT (more than DI_MAX_STOP_STRINGS, an empty or too long one), DI_E_MEMORY. */
+DI_API di_status di_stop_new(const char *const *strings, const size_t *sizes, size_t n, di_stop **out, di_error *err);
+DI_API void di_stop_free(di_stop *stop);
+
+/* Takes n bytes; *out is what may be shown now, borrowed until the next call, maybe empty, not ended with NUL. After a match
+ * text is swallowed. Errors: DI_E_MEMORY (the piece is lost), DI_E_LIMIT (a piece of over 1 GiB; nothing is taken). */
+DI_API di_status di_stop_push(di_stop *stop, const char *text, size_t n, const char **out, size_t *n_out, di_error *err);
+
+/* The text has ended: *out is what was held back, empty after a match. Errors: DI_E_MEMORY. */
+DI_API di_status di_stop_finish(di_stop *stop, const char **out, size_t *n_out, di_error *err);
+
+DI_API int di_stop_matched(const di_stop *stop); /* index of the string that ended the text; -1 = none so far */
+DI_API void di_stop_reset(di_stop *stop);        /* ready for another text */
+
 #ifdef __cplusplus
 }
 #endif

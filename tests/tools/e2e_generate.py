@@ -173,6 +173,41 @@ def test_outputs_end_where_they_should():
     assert small[-1]["finish"] == "context" and small[-1]["ids"] == ids[:4]
 
 
+def test_stop_strings_end_the_text_wherever_tokens_end():
+    full = lines("--chat", "--prompt", QUESTION)
+    answer = full[-1]["text"]
+    pieces = [line["text"] for line in full[:-1]]
+    assert "stop_string" not in full[-1]
+    for start in range(0, len(answer) - 3, 5):
+        stop = answer[start:start + 4]
+        cut = answer[:answer.index(stop)]
+        out = lines("--chat", "--prompt", QUESTION, "--stop", "never", "--stop", stop)
+        assert out[-1]["text"] == cut and out[-1]["finish"] == "stop" and out[-1]["stop_string"] == stop
+        assert "".join(line["text"] for line in out[:-1]) == cut
+        n = len(out) - 1
+        assert out[-1]["ids"] == full[-1]["ids"][:n]
+        assert len("".join(pieces[:n - 1])) < len(cut) + 4 <= len("".join(pieces[:n]))
+    assert any(len(piece) < 4 for piece in pieces)
+
+
+def test_stop_strings_for_people_choices_and_the_environment():
+    answer = text("--chat", "--prompt", QUESTION)
+    stop = answer[3:6]
+    assert text("--chat", "--prompt", QUESTION, "--stop", stop) == answer[:answer.index(stop)] + "\n"
+    assert text("--chat", "--prompt", QUESTION, env={"DI_STOP": stop}) == answer[:answer.index(stop)] + "\n"
+    assert text("--chat", "--prompt", QUESTION, "--stop", "never", env={"DI_STOP": stop}) == answer
+    two = [line for line in lines("--chat", "--prompt", QUESTION, "--n", "2", "--stop", stop) if "done" in line]
+    assert [line["text"] for line in two] == [answer[:answer.index(stop)]] * 2
+
+
+def test_text_held_back_comes_at_the_end():
+    answer = text("--chat", "--prompt", QUESTION)
+    out = lines("--chat", "--prompt", QUESTION, "--stop", answer.rstrip("\n")[-2:] + "never")
+    assert out[-1]["text"] == answer[:-1] and "stop_string" not in out[-1]
+    assert len("".join(line["text"] for line in out[:-1])) == len(answer) - 3
+    assert text("--chat", "--prompt", QUESTION, "--stop", answer.rstrip("\n")[-2:] + "never") == answer
+
+
 def test_echo_puts_the_prompt_in_front():
     assert text("--special", "--prompt", "<｜User｜>Hi", "--echo", "--max-tokens", "2").startswith("<｜User｜>Hi")
 
@@ -197,6 +232,8 @@ def test_model_without_tokenizer_reads_and_writes_ids():
     assert len(words) == 7 and words[:3] == ["0", "5", "6"] and all(word.isdigit() for word in words)
     done = subprocess.run(command + ["--prompt-ids", "0,5,6", "--json"], capture_output=True, text=True)
     assert json.loads(done.stdout.splitlines()[-1])["ids"] == [int(word) for word in words[3:]]
+    done = subprocess.run(command + ["--prompt-ids", "0,5,6", "--stop", "x"], capture_output=True)
+    assert done.returncode == 1 and b"--stop-id" in done.stderr
     done = subprocess.run(command + ["--prompt", "Hi"], capture_output=True)
     assert done.returncode == 1 and b"--prompt-ids" in done.stderr
 
@@ -224,6 +261,8 @@ def test_mistakes_in_the_environment_exit_2():
 
 @pytest.mark.parametrize("options, message", [
     (["--prompt", ""], "empty"),
+    (["--prompt", "a", "--stop", ""], "stop string 0"),
+    (["--prompt", "a"] + ["--stop", "x"] * 17, "17 stop strings"),
     (["--prompt-ids", ""], "empty"),
     (["--prompt-ids", "1,2,x"], "token id 3"),
     (["--prompt-ids", "1,3072"], "3072"),

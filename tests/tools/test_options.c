@@ -13,6 +13,7 @@ typedef struct values {
     const char *text;
     int64_t number;
     double real;
+    cli_list list;
 } values;
 
 static void parse(values *v, int argc, const char *const *words, size_t *n_args)
@@ -28,6 +29,7 @@ static void parse(values *v, int argc, const char *const *words, size_t *n_args)
     cli_add_string(&p, "t-text", "TEXT", &v->text, "a text");
     cli_add_int(&p, "t-number", "N", &v->number, -5, 5000000000, "a number");
     cli_add_real(&p, "t-real", "X", &v->real, 0, 1, "a real number");
+    cli_add_list(&p, "t-list", "TEXT", &v->list, "texts");
     cli_parse(&p, argc, argv, &args, n_args);
     if (v->text != NULL) {
         v->text = strdup(v->text);
@@ -64,6 +66,25 @@ static void options_and_arguments_mix(void **state)
     assert_string_equal(v.text, "a=b");
     assert_int_equal(n_args, 2);
     free((char *)(uintptr_t)v.text);
+}
+
+static void a_list_takes_each_value_and_the_command_line_replaces_the_environment(void **state)
+{
+    (void)state;
+    const char *const words[] = {"deepinfer test", "--t-list", "a", "--t-list=b"};
+    values v = {.flag = false};
+    size_t n_args;
+    setenv("DI_T_LIST", "from outside", 1);
+    parse(&v, 1, words, &n_args);
+    assert_int_equal(v.list.n, 1);
+    assert_string_equal(v.list.items[0], "from outside");
+    v = (values){.flag = false};
+    parse(&v, 4, words, &n_args);
+    assert_int_equal(v.list.n, 2);
+    unsetenv("DI_T_LIST");
+    v = (values){.flag = false};
+    parse(&v, 1, words, &n_args);
+    assert_int_equal(v.list.n, 0);
 }
 
 static void environment_counts_unless_the_command_line_speaks(void **state)
@@ -143,6 +164,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_stay_when_nothing_is_given),
         cmocka_unit_test(options_and_arguments_mix),
+        cmocka_unit_test(a_list_takes_each_value_and_the_command_line_replaces_the_environment),
         cmocka_unit_test(environment_counts_unless_the_command_line_speaks),
         cmocka_unit_test(lists_of_ids_take_commas_blanks_and_brackets),
         cmocka_unit_test(lists_of_ids_come_from_files_and_may_be_empty),
