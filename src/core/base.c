@@ -9,6 +9,11 @@ const char *di_version(void)
     return VERSION_TEXT(DI_VERSION_MAJOR, DI_VERSION_MINOR, DI_VERSION_PATCH);
 }
 
+int32_t di_version_number(void)
+{
+    return DI_VERSION;
+}
+
 const char *di_status_name(di_status status)
 {
     switch (status) {

@@ -1,8 +1,9 @@
 /* pool.c - see pool.h. Batches of tiny stages follow one another within microseconds, so both sides first spin for a moment
  * and only then sleep in the kernel (futex): an idle pool costs nothing, a busy one never pays a wake-up.
  *
- * Protocol. The caller writes the job, sets `pending`, then advances `generation`; a worker runs its range when it sees a new
- * generation and counts `pending` down. Each side announces that it is about to sleep (`sleepers`, `caller_sleeps`) before
+ * Protocol. The caller writes the job, sets `pending`, then advances `generation`; a worker that sees a new generation claims its
+ * range, runs it and counts `pending` down. The caller, done with its own range, claims those that no worker has started: a
+ * worker that the system keeps from running costs nothing. Ranges stay what they are, whoever runs them. Each side announces that it is about to sleep (`sleepers`, `caller_sleeps`) before
  * it looks at the word a last time, and the other side changes the word before it looks at the announcement. With sequentially
  * consistent accesses at least one of the two sees the other, so no wake-up is lost. */
 #include "core/pool.h"
@@ -27,6 +28,7 @@ typedef struct worker {
     pool *owner;
     pthread_t thread;
     int index;
+    _Alignas(64) _Atomic uint32_t claimed; /* generation whose range was taken last */
 } worker;
 
 struct pool {
@@ -96,6 +98,13 @@ static void run_range(const pool *p, int thread)
     }
 }
 
+/* Takes the range of w in this generation; false when it was taken before. */
+static bool claim(worker *w, uint32_t generation)
+{
+    uint32_t before = generation - 1;
+    return atomic_compare_exchange_strong(&w->claimed, &before, generation);
+}
+
 static uint32_t wait_for_generation(pool *p, uint32_t seen)
 {
     uint32_t now = spin_while(&p->generation, seen, p->spin_ns);
@@ -112,7 +121,7 @@ static uint32_t wait_for_generation(pool *p, uint32_t seen)
 
 static void *worker_main(void *arg)
 {
-    const worker *const w = arg;
+    worker *const w = arg;
     pool *const p = w->owner;
     uint32_t seen = 0;
     for (;;) {
@@ -120,9 +129,23 @@ static void *worker_main(void *arg)
         if (atomic_load(&p->stop)) {
             return NULL;
         }
+        if (!claim(w, seen)) {
+            continue;
+        }
         run_range(p, w->index);
         if (atomic_fetch_sub(&p->pending, 1) == 1 && atomic_load(&p->caller_sleeps) != 0) {
             futex_wake(&p->pending);
+        }
+    }
+}
+
+static void run_unstarted(pool *p)
+{
+    const uint32_t generation = atomic_load(&p->generation);
+    for (int i = 0; i < p->n_threads - 1; i++) {
+        if (claim(&p->workers[i], generation)) {
+            run_range(p, i + 1);
+            atomic_fetch_sub(&p->pending, 1);
         }
     }
 }
@@ -175,7 +198,7 @@ di_status pool_new(int n_threads, pool **out, di_error *err)
     }
     *p = (pool){.n_threads = n_threads != 0 ? n_threads : processors};
     p->spin_ns = p->n_threads <= processors ? SPIN_NS : 0;
-    p->workers = ar_calloc((size_t)p->n_threads - 1, sizeof *p->workers);
+    p->workers = ar_calloc_aligned((size_t)p->n_threads - 1, sizeof *p->workers, _Alignof(worker));
     if (p->workers == NULL) {
         const size_t bytes = ((size_t)p->n_threads - 1) * sizeof *p->workers;
         pool_free(p);
@@ -231,5 +254,6 @@ void pool_run(pool *p, size_t n, pool_fn fn, void *arg)
     atomic_store(&p->pending, (uint32_t)p->n_threads - 1);
     announce(p);
     run_range(p, 0);
+    run_unstarted(p);
     wait_for_workers(p);
 }

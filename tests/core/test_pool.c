@@ -144,6 +144,26 @@ static void the_caller_waits_for_a_slow_worker(void **state)
     pool_free(p);
 }
 
+/* Sixteen threads on few processors: most ranges are finished by whoever comes first, each exactly once. */
+static void ranges_that_no_worker_started_are_finished_by_the_caller(void **state)
+{
+    (void)state;
+    pool *p;
+    job *const j = malloc(sizeof *j);
+    assert_non_null(j);
+    assert_int_equal(pool_new(16, &p, NULL), DI_OK);
+    for (int round = 0; round < 2000; round++) {
+        memset(j, 0, sizeof *j);
+        pool_run(p, 64, visit, j);
+        for (int i = 0; i < 64; i++) {
+            assert_int_equal(j->visits[i], 1);
+            assert_int_equal(j->thread_of[i], i / 4);
+        }
+    }
+    pool_free(p);
+    free(j);
+}
+
 static void an_idle_pool_uses_no_processor_time(void **state)
 {
     (void)state;
@@ -181,6 +201,7 @@ int main(void)
         cmocka_unit_test(many_short_runs_follow_one_another),
         cmocka_unit_test(runs_work_after_the_workers_fell_asleep),
         cmocka_unit_test(the_caller_waits_for_a_slow_worker),
+        cmocka_unit_test(ranges_that_no_worker_started_are_finished_by_the_caller),
         cmocka_unit_test(an_idle_pool_uses_no_processor_time),
         cmocka_unit_test(bad_thread_counts_are_refused),
     };
