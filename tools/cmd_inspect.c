@@ -240,7 +240,7 @@ int cmd_inspect(int argc, char **argv)
     const char *dir = n_args > 0 ? args[0] : path;
     di_status status = n_args > 0 ? DI_OK : di_model_default_path(path, sizeof path, &err);
     if (status == DI_OK) {
-        status = di_inspect(dir, &inspection, &err);
+        status = di_inspection_new(dir, &inspection, &err);
     }
     const machine m = this_machine();
     if (status == DI_OK && json) {

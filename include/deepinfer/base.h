@@ -6,9 +6,13 @@
  *  - Handles are opaque. `x_open`/`x_new` give ownership to the caller, `x_close`/`x_free` take it back and accept NULL.
  *  - Borrowed pointers (`const T *` results) live as long as the object they came from unless a shorter life is stated.
  *  - Sizes in bytes are size_t, token ids int32_t, positions int64_t.
+ *  - Structs that the caller fills start from their `x_default` function or a designated initialiser, never by position:
+ *    fields are appended, and one that is left zero means what was before it existed.
  *  - Thread rules stand at each object. There is no global state.
  *
- * This API is unstable until version 1.0. */
+ * Stability: within one minor version functions are only added, and a program runs with every later patch version. A new minor
+ * version may append fields and so needs a recompilation; the shared library's soname (libdeepinfer.so.0.1) carries it.
+ * Guide with examples: docs/api.md. */
 #ifndef DEEPINFER_BASE_H
 #define DEEPINFER_BASE_H
 
@@ -29,6 +33,9 @@ extern "C" {
 #define DI_VERSION_MAJOR 0
 #define DI_VERSION_MINOR 1
 #define DI_VERSION_PATCH 0
+
+/* Of the headers, to compare with #if: 0.1.0 is 100, 1.2.3 is 10203. */
+#define DI_VERSION (DI_VERSION_MAJOR * 10000 + DI_VERSION_MINOR * 100 + DI_VERSION_PATCH)
 
 /* Values never change; new ones are appended. */
 typedef enum di_status {
@@ -54,8 +61,9 @@ typedef struct di_error {
     char message[512];
 } di_error;
 
-/* "0.1.0". Static string. */
+/* Version of the library that runs: "0.1.0", a static string; and as DI_VERSION counts it. */
 DI_API const char *di_version(void);
+DI_API int32_t di_version_number(void);
 
 /* Short name of a status ("format"), for logs. Static string. */
 DI_API const char *di_status_name(di_status status);

@@ -3,8 +3,11 @@
  *   di_engine_open(model) -> di_sequence_new -> di_sequence_feed(prompt)
  *   loop: di_engine_step until di_sequence_ready; di_sequence_sample gives the next id and feeds it back
  *
- * An engine and its sequences belong to one thread at a time. Results do not depend on how tokens are fed or batched, on
- * chunk size or thread count. Unstable until 1.0. */
+ * An engine and its sequences belong to one thread at a time; engines of one model may run on different threads. Results do not
+ * depend on how tokens are fed or batched, on chunk size or thread count: the same seed gives the same text.
+ *
+ * Several answers to one prompt: a sequence each, fed the same prompt, choice i with the seed s + i; then step them together.
+ * Choice i is what a sequence alone with that seed gives. */
 #ifndef DEEPINFER_ENGINE_H
 #define DEEPINFER_ENGINE_H
 
@@ -23,9 +26,11 @@ typedef struct di_engine_options {
     int32_t n_threads;    /* 0 = all processors of this process */
     int32_t chunk_tokens; /* most tokens of one forward pass; 0 = default (256) */
     int64_t max_tokens;   /* longest sequence; 0 = the model's limit */
-    di_trace_fn trace;    /* NULL = off; with it every layer runs for every token */
+    di_trace_fn trace;    /* NULL = off; with it every layer runs for every token. Called on the thread that steps */
     void *trace_user;
 } di_engine_options;
+
+DI_API void di_engine_options_default(di_engine_options *out); /* the same as all zero */
 
 /* `options` may be NULL. The model must outlive the engine. Errors: DI_E_ARGUMENT, DI_E_UNSUPPORTED, DI_E_MEMORY, DI_E_DEVICE. */
 DI_API di_status di_engine_open(const di_model *model, const di_engine_options *options, di_engine **out, di_error *err);
@@ -45,7 +50,7 @@ DI_API void di_engine_get_stats(const di_engine *engine, di_engine_stats *out);
 
 /* Errors: DI_E_MEMORY. */
 DI_API di_status di_sequence_new(di_engine *engine, di_sequence **out, di_error *err);
-DI_API void di_sequence_free(di_sequence *sequence);
+DI_API void di_sequence_free(di_sequence *sequence); /* at any time, also with tokens queued; not after its engine was closed */
 
 /* Queues ids behind what was fed before. Errors: DI_E_ARGUMENT (an id outside the vocabulary; nothing is queued), DI_E_LIMIT (longer than
  * max_tokens), DI_E_MEMORY. */
@@ -61,13 +66,16 @@ typedef struct di_input {
 
 DI_API di_status di_sequence_feed_input(di_sequence *sequence, const di_input *input, di_error *err);
 
-/* Wanted logits: by default those of the last fed token only. With `all` each later fed token's logits are kept. */
+/* Wanted logits: by default those of the last fed token only. With `all` each later fed token's logits are kept. Errors: DI_E_STATE
+ * while tokens are queued. */
 DI_API di_status di_sequence_keep_logits(di_sequence *sequence, bool all, di_error *err);
 
-/* One forward pass over queued tokens of all sequences, at most chunk_tokens. *n_tokens = how many it ran (0: nothing was queued). */
+/* One forward pass over queued tokens of all sequences, at most chunk_tokens. *n_tokens = how many it ran (0: nothing was queued).
+ * Errors: DI_E_MEMORY when its results find no room, before anything ran: the step can be repeated. Any failure of the pass
+ * itself makes the sequences in it unusable: everything but free then gives DI_E_STATE. Others go on. */
 DI_API di_status di_engine_step(di_engine *engine, int32_t *n_tokens, di_error *err);
 
-/* Steps until the sequence has no queued tokens. */
+/* Steps until the sequence has no queued tokens; other sequences advance too. Errors: as di_engine_step. */
 DI_API di_status di_sequence_run(di_sequence *sequence, di_error *err);
 
 /* True when everything fed went through the model, so that logits and samples of the last token are there. */
@@ -125,7 +133,8 @@ typedef struct di_sample {
     di_token_logprob top[DI_MAX_TOP_LOGPROBS]; /* best first, ties to the lower id */
 } di_sample;
 
-/* Copies `sampling`. Errors: DI_E_ARGUMENT (names the field and its range), DI_E_MEMORY. */
+/* Copies `sampling`; before the first token is fed, once or several times (else DI_E_STATE). Without it di_sampling_default holds.
+ * Errors: DI_E_ARGUMENT (names the field and its range), DI_E_MEMORY. */
 DI_API di_status di_sequence_set_sampling(di_sequence *sequence, const di_sampling *sampling, di_error *err);
 
 /* Chooses the next token of a ready sequence and feeds it. Penalties count the tokens sampled so far (repetition_penalty also those fed).

@@ -1,7 +1,7 @@
 /* deepinfer/model.h - a checkpoint in the released layout, opened and checked.
  *
  * A di_model is immutable after opening and may be shared by threads and engines; it must outlive them. Weights stay in the
- * mapped files. Unstable until 1.0. */
+ * mapped files, which must not change while it is open. */
 #ifndef DEEPINFER_MODEL_H
 #define DEEPINFER_MODEL_H
 
@@ -17,6 +17,8 @@ typedef struct di_model di_model;
 typedef struct di_model_options {
     float swiglu_limit; /* replaces the configured limit when > 0; for verification only */
 } di_model_options;
+
+DI_API void di_model_options_default(di_model_options *out); /* the same as all zero */
 
 /* Opens DIR: config.json, the safetensors shards through their index, tokenizer.json when there is one, and the Engram map (from
  * engram_compressed_map.i32 when present, else from the tokenizer). Every tensor is checked by name, type, shape and extent.
@@ -72,7 +74,7 @@ typedef struct di_layer {
 } di_layer;
 
 /* Errors: as di_model_open. */
-DI_API di_status di_inspect(const char *dir, di_inspection **out, di_error *err);
+DI_API di_status di_inspection_new(const char *dir, di_inspection **out, di_error *err);
 DI_API void di_inspection_free(di_inspection *inspection);
 
 /* All borrowed; the functions with a list return its length. Parts and formats each add up to the whole checkpoint. */

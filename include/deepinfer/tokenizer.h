@@ -1,7 +1,7 @@
 /* deepinfer/tokenizer.h - bytes <-> token ids, exactly as the released tokenizer.json does (spec: tokenizer.md).
  *
- * A di_tokenizer is immutable after opening: any number of threads may use one at once. A di_detokenizer belongs to one thread.
- * Unstable until 1.0. */
+ * A di_tokenizer is immutable after opening: any number of threads may use one at once. A di_detokenizer belongs to one thread
+ * at a time; the tokenizer must outlive it. */
 #ifndef DEEPINFER_TOKENIZER_H
 #define DEEPINFER_TOKENIZER_H
 
@@ -17,6 +17,16 @@ typedef struct di_detokenizer di_detokenizer;
 /* Opens a tokenizer.json file, or the one inside a directory. Pipelines that are not implemented exactly are refused with an
  * error that names the field. Errors: DI_E_IO, DI_E_FORMAT, DI_E_UNSUPPORTED, DI_E_MEMORY. */
 DI_API di_status di_tokenizer_open(const char *path, di_tokenizer **out, di_error *err);
+
+typedef struct di_tokenizer_options {
+    /* Folder of the compiled cache, which makes opening a large tokenizer.json again take milliseconds. NULL is the default,
+     * which files of less than 1 MiB do not use: $DI_CACHE_DIR, else $XDG_CACHE_HOME/deepinfer, else ~/.cache/deepinfer.
+     * "" is no cache. A cache that can't be read or written is never an error. */
+    const char *cache_dir;
+} di_tokenizer_options;
+
+/* The same with options, which may be NULL. */
+DI_API di_status di_tokenizer_open_with(const char *path, const di_tokenizer_options *options, di_tokenizer **out, di_error *err);
 DI_API void di_tokenizer_close(di_tokenizer *tokenizer);
 
 /* Number of ids, added tokens included: valid ids are 0..n-1. */

@@ -29,10 +29,16 @@ static di_status check_options(const di_model *model, const di_engine_options *o
     return DI_OK;
 }
 
+void di_engine_options_default(di_engine_options *out)
+{
+    *out = (di_engine_options){.backend = NULL};
+}
+
 di_status di_engine_open(const di_model *model, const di_engine_options *options, di_engine **out, di_error *err)
 {
-    static const di_engine_options DEFAULTS = {0};
-    const di_engine_options *o = options != NULL ? options : &DEFAULTS;
+    di_engine_options defaults;
+    di_engine_options_default(&defaults);
+    const di_engine_options *o = options != NULL ? options : &defaults;
     di_engine *e = calloc(1, sizeof *e);
     if (e == NULL) {
         return err_memory(err, "engine", sizeof *e);

@@ -119,7 +119,7 @@ static void describe_layers(const mdl_config *c, di_inspection *o)
     }
 }
 
-di_status di_inspect(const char *dir, di_inspection **out, di_error *err)
+di_status di_inspection_new(const char *dir, di_inspection **out, di_error *err)
 {
     di_inspection *o = calloc(1, sizeof *o);
     di_model *m = calloc(1, sizeof *m);

@@ -29,6 +29,11 @@ static di_status check_tokenizer(const di_model *m, di_error *err)
                    di_tokenizer_vocab_size(m->tokenizer), m->config.vocab);
 }
 
+void di_model_options_default(di_model_options *out)
+{
+    *out = (di_model_options){.swiglu_limit = 0.0f};
+}
+
 di_status di_model_open(const char *dir, const di_model_options *options, di_model **out, di_error *err)
 {
     di_model *m = calloc(1, sizeof *m);

@@ -24,7 +24,7 @@ int buf_init(void)
 int main(void)
 {
     printf("%s %s %d\\n", di_version(), di_status_name(DI_E_FORMAT), buf_init());
-    return 0;
+    return di_version_number() == DI_VERSION ? 0 : 1;
 }
 """
 
@@ -36,7 +36,15 @@ add_executable(with_static main.c)
 target_link_libraries(with_static PRIVATE deepinfer::static)
 add_executable(with_shared main.c)
 target_link_libraries(with_shared PRIVATE deepinfer::shared)
+file(GLOB examples {examples}/*.c)
+foreach(file ${{examples}})
+    get_filename_component(name ${{file}} NAME_WE)
+    add_executable(${{name}} ${{file}})
+    target_link_libraries(${{name}} PRIVATE deepinfer::deepinfer m)
+endforeach()
 """
+
+ANSWER = "Cairo is the capital of Egypt.\n"
 
 
 def out(*command, **options):
@@ -107,17 +115,35 @@ def test_pkg_config_is_enough(prefix, version, tmp_path, static):
         options = [str(next(prefix.rglob("libdeepinfer.a"))) if o == "-ldeepinfer" else o for o in options]
     out("cc", "-std=c17", "-Wall", "-Werror", "main.c", "-o", "main", *options, cwd=tmp_path)
     library_path = str(next(prefix.rglob("libdeepinfer.so")).parent)
-    text = out(tmp_path / "main", env=dict(os.environ, LD_LIBRARY_PATH=library_path))
-    assert text == f"{version} format 7\n"
+    env = dict(os.environ, LD_LIBRARY_PATH=library_path)
+    assert out(tmp_path / "main", env=env) == f"{version} format 7\n"
+    example = SOURCE / "examples" / "generate.c"
+    out("cc", "-std=c17", "-Wall", "-Wextra", "-Wpedantic", "-Werror", example, "-o", "generate", *options, cwd=tmp_path)
+    assert out(tmp_path / "generate", prefix / "share/deepinfer/demo", env=env) == ANSWER
 
 
 def test_the_cmake_package_is_enough(prefix, version, tmp_path):
     (tmp_path / "main.c").write_text(CONSUMER, encoding="utf-8")
-    (tmp_path / "CMakeLists.txt").write_text(CMAKE.format(version=version), encoding="utf-8")
+    (tmp_path / "CMakeLists.txt").write_text(CMAKE.format(version=version, examples=SOURCE / "examples"), encoding="utf-8")
     out("cmake", "-G", "Ninja", "-S", tmp_path, "-B", tmp_path / "b", f"-DCMAKE_PREFIX_PATH={prefix}")
     out("cmake", "--build", tmp_path / "b")
     for name in ("with_static", "with_shared"):
         assert out(tmp_path / "b" / name) == f"{version} format 7\n"
+    assert out(tmp_path / "b" / "generate", prefix / "share/deepinfer/demo") == ANSWER
+    assert out(tmp_path / "b" / "tokenize", prefix / "share/deepinfer/demo", "Hi") == "42\tH\n75\ti\n"
+    assert "perplexity" in out(tmp_path / "b" / "logits", prefix / "share/deepinfer/demo", "Hi")
+
+
+def test_a_cpp_program_uses_all_headers(prefix, tmp_path):
+    names = sorted(path.name for path in (prefix / "include/deepinfer").glob("*.h"))
+    assert names == ["base.h", "engine.h", "model.h", "tokenizer.h"]
+    lines = [f"#include <deepinfer/{name}>" for name in names]
+    lines += ["int main() {", "    di_stop *stop = nullptr;", "    if (di_stop_new(nullptr, nullptr, 0, &stop, nullptr) != DI_OK) {",
+              "        return 1;", "    }", "    di_stop_free(stop);", "    return DI_VERSION == di_version_number() ? 0 : 1;", "}"]
+    (tmp_path / "main.cpp").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    out("c++", "-std=c++11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "main.cpp", "-o", "main",
+        *pkg_config(prefix, "--cflags", "--libs"), cwd=tmp_path)
+    out(tmp_path / "main", env=dict(os.environ, LD_LIBRARY_PATH=str(next(prefix.rglob("libdeepinfer.so")).parent)))
 
 
 def test_the_prefix_can_be_moved(prefix, version, tmp_path):
