@@ -43,6 +43,11 @@ enum {
 DI_API di_status di_tokenizer_encode(const di_tokenizer *tokenizer, const char *text, size_t n, unsigned flags, int32_t *ids,
                                      size_t capacity, size_t *n_ids, di_error *err);
 
+/* The same ids by up to n_threads threads (0 = one for each processor, at most 64), started and ended within the call. Pays from
+ * about a megabyte on; below, and for text that is not valid UTF-8, the calling thread works alone. */
+DI_API di_status di_tokenizer_encode_parallel(const di_tokenizer *tokenizer, const char *text, size_t n, unsigned flags,
+                                              int n_threads, int32_t *ids, size_t capacity, size_t *n_ids, di_error *err);
+
 enum {
     DI_DECODE_SKIP_SPECIAL = 1 /* leave out tokens whose `special` flag is set */
 };

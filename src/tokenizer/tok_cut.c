@@ -29,11 +29,8 @@ bool tok_is_cut(const uint8_t *s, size_t n, size_t i)
     return (before == TOK_N) != (after == TOK_N) || ((before ^ after) & TOK_CJK) != 0;
 }
 
-size_t tok_cut_before(const uint8_t *s, size_t n, size_t from, size_t at)
+size_t tok_line_before(const uint8_t *s, size_t n, size_t from, size_t at)
 {
-    if (at >= n) {
-        return n;
-    }
     for (size_t end = at; end > from;) {
         const uint8_t *feed = memrchr(s + from, '\n', end - from);
         if (feed == NULL) {
@@ -44,6 +41,18 @@ size_t tok_cut_before(const uint8_t *s, size_t n, size_t from, size_t at)
             return start;
         }
         end = start - 1;
+    }
+    return from;
+}
+
+size_t tok_cut_before(const uint8_t *s, size_t n, size_t from, size_t at)
+{
+    if (at >= n) {
+        return n;
+    }
+    const size_t line = tok_line_before(s, n, from, at);
+    if (line != from) {
+        return line;
     }
     for (size_t i = at; i > from; i--) {
         if ((s[i] & 0xC0) != 0x80 && tok_is_cut(s, n, i)) {

@@ -60,24 +60,31 @@ typedef struct encoding {
     tok_scratch *scratch;
     const uint8_t *s;
     size_t n;
-    tok_out out;
+    tok_out *out;
 } encoding;
 
 /* Encodes s[begin, end), recognising the added tokens of the passes from `pass` on. Depth is at most TOK_PASSES. */
 static bool encode_added(encoding *e, int pass, size_t begin, size_t end)
 {
     if (pass == TOK_PASSES) {
-        return tok_encode_plain(e->tok, e->scratch, e->s, e->n, begin, end, &e->out);
+        return tok_encode_plain(e->tok, e->scratch, e->s, e->n, begin, end, e->out);
     }
     tok_match match;
     while (tok_added_next(&e->tok->added, pass, e->s, begin, end, &match)) {
         if (!encode_added(e, pass + 1, begin, match.begin)) {
             return false;
         }
-        tok_emit(&e->out, match.id);
+        tok_emit(e->out, match.id);
         begin = match.end;
     }
     return encode_added(e, pass + 1, begin, end);
+}
+
+bool tok_encode_text(const di_tokenizer *tok, tok_scratch *scratch, const uint8_t *s, size_t n, size_t begin, size_t end,
+                     unsigned flags, tok_out *out)
+{
+    encoding e = {.tok = tok, .scratch = scratch, .s = s, .n = n, .out = out};
+    return encode_added(&e, (flags & DI_ENCODE_SPECIAL) != 0 ? 0 : TOK_PASSES, begin, end);
 }
 
 di_status di_tokenizer_encode(const di_tokenizer *tokenizer, const char *text, size_t n, unsigned flags, int32_t *ids,
@@ -89,30 +96,26 @@ di_status di_tokenizer_encode(const di_tokenizer *tokenizer, const char *text, s
     if ((flags & ~(unsigned)DI_ENCODE_SPECIAL) != 0) {
         return err_set(err, DI_E_ARGUMENT, "unknown encode flags 0x%x", flags);
     }
-    encoding e = {
-        .tok = tokenizer,
-        .s = (const uint8_t *)text,
-        .n = n,
-        .out = {.ids = ids, .capacity = capacity},
-    };
+    const uint8_t *s = (const uint8_t *)text;
     uint8_t *clean = NULL;
-    if (utf8_valid_prefix(e.s, n) != n) {
+    tok_out out = {.ids = ids, .capacity = capacity};
+    if (utf8_valid_prefix(s, n) != n) {
         clean = ar_calloc(n, 3);
         if (clean == NULL) {
             return err_memory(err, "text", 3 * n);
         }
-        e.n = replace_invalid(e.s, n, clean);
-        e.s = clean;
+        n = replace_invalid(s, n, clean);
+        s = clean;
     }
-    e.scratch = tok_scratch_take(tokenizer);
-    const bool done = e.scratch != NULL && encode_added(&e, (flags & DI_ENCODE_SPECIAL) != 0 ? 0 : TOK_PASSES, 0, e.n);
-    if (e.scratch != NULL) {
-        tok_scratch_give(tokenizer, e.scratch);
+    tok_scratch *const scratch = tok_scratch_take(tokenizer);
+    const bool done = scratch != NULL && tok_encode_text(tokenizer, scratch, s, n, 0, n, flags, &out);
+    if (scratch != NULL) {
+        tok_scratch_give(tokenizer, scratch);
     }
     free(clean);
     if (!done) {
         return err_memory(err, "encoding of text", n);
     }
-    *n_ids = e.out.n;
+    *n_ids = out.n;
     return DI_OK;
 }

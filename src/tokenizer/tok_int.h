@@ -8,6 +8,7 @@
 #ifndef TOKENIZER_TOK_INT_H
 #define TOKENIZER_TOK_INT_H
 
+#include "core/file.h"
 #include "tokenizer/tok_class.h"
 #include "tokenizer/tokenizer.h"
 
@@ -168,6 +169,9 @@ bool tok_is_cut(const uint8_t *s, size_t n, size_t i);
 /* The last cut in (from, at], or `from` when there is none. Prefers the last line start in the range. */
 size_t tok_cut_before(const uint8_t *s, size_t n, size_t from, size_t at);
 
+/* The last line start in (from, at] that is a cut, or `from`. No added token without a line feed lies across it. */
+size_t tok_line_before(const uint8_t *s, size_t n, size_t from, size_t at);
+
 /* ---- merging (tok_bpe.c, tok_cjk.c, tok_long.c) ---- */
 
 /* Where ids go; n counts on past capacity. */
@@ -249,7 +253,8 @@ struct di_tokenizer {
     size_t max_token_bytes;
     int32_t *cjk;          /* [TOK_N_CJK] token that stands for the character from the start, else TOK_NONE */
     int32_t *byte_pair;    /* [256 * 256] product of two single bytes, else TOK_NONE */
-    pthread_mutex_t lock; /* guards idle */
+    file_map mapped;       /* the cache file that all tables lie in; empty when they were built and are malloc'ed each */
+    pthread_mutex_t lock;  /* guards idle */
     tok_scratch *idle;
 };
 
@@ -278,6 +283,11 @@ static inline int32_t tok_cjk_token(const di_tokenizer *tok, const uint8_t *s, s
     const uint32_t i = ((s[0] & 15u) << 12 | (s[1] & 63u) << 6 | (s[2] & 63u)) - TOK_FIRST_CJK;
     return i < TOK_N_CJK ? tok->cjk[i] : TOK_NONE;
 }
+
+/* Encodes s[begin, end), which is part of a buffer of n bytes, valid UTF-8, between two cuts; with DI_ENCODE_SPECIAL in `flags`
+ * added tokens too (tok_encode.c). False when memory is short. */
+bool tok_encode_text(const di_tokenizer *tok, tok_scratch *scratch, const uint8_t *s, size_t n, size_t begin, size_t end,
+                     unsigned flags, tok_out *out);
 
 tok_scratch *tok_scratch_take(const di_tokenizer *tok); /* NULL: out of memory */
 void tok_scratch_give(const di_tokenizer *tok, tok_scratch *scratch);

@@ -1,0 +1,96 @@
+/* Encoding with threads gives the ids of encoding with one, for texts with few, many and no places to cut. */
+#include "tok_support.h"
+
+#define TEXT_BYTES ((size_t)5 << 18) /* two chunks and a bit */
+
+static void assert_same(const di_tokenizer *tok, const char *text, size_t n, unsigned flags, int n_threads)
+{
+    size_t n_ids;
+    size_t n_parallel = 0;
+    int32_t *const ids = sup_encode(tok, text, n, flags, &n_ids);
+    int32_t *const parallel = malloc((n_ids + 1) * sizeof *parallel);
+    assert_non_null(parallel);
+    parallel[n_ids] = -7;
+    assert_int_equal(di_tokenizer_encode_parallel(tok, text, n, flags, n_threads, parallel, n_ids, &n_parallel, NULL), DI_OK);
+    assert_int_equal(n_parallel, n_ids);
+    assert_memory_equal(parallel, ids, n_ids * sizeof *ids);
+    assert_int_equal(parallel[n_ids], -7);
+    /* Too little room: the count is whole, nothing is written behind. */
+    const size_t part = n_ids / 3;
+    memset(parallel, 0xFF, n_ids * sizeof *parallel);
+    assert_int_equal(di_tokenizer_encode_parallel(tok, text, n, flags, n_threads, parallel, part, &n_parallel, NULL), DI_OK);
+    assert_int_equal(n_parallel, n_ids);
+    assert_memory_equal(parallel, ids, part * sizeof *ids);
+    if (part < n_ids) {
+        assert_int_equal(parallel[part], -1);
+    }
+    free(ids);
+    free(parallel);
+}
+
+static void repeat(char *text, size_t n, const char *unit)
+{
+    const size_t size = strlen(unit);
+    for (size_t i = 0; i < n; i++) {
+        text[i] = i / size * size + size <= n ? unit[i % size] : ' ';
+    }
+}
+
+static void same_ids_for_any_text(void **state)
+{
+    static const char *const units[] = {
+        "a",                                                     /* no cut at all */
+        "\n",                                                    /* line feeds without a line */
+        "one line of 12 words \xE4\xBD\xA0\xE5\xA5\xBD\n",       /* cuts everywhere */
+        "\xE4\xBD\xA0\xE5\xA5\xBD",                              /* characters of three bytes, no cut */
+        "<\xEF\xBD\x9CUser\xEF\xBD\x9C>hi \n\xC2\xA0\xE4\xB8\xAD", /* added tokens */
+        "x1",                                                    /* cuts of rule 2 only */
+    };
+    (void)state;
+    di_tokenizer *const tok = sup_demo();
+    char *const text = malloc(TEXT_BYTES + 16);
+    assert_non_null(text);
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        repeat(text, TEXT_BYTES, units[i]);
+        assert_same(tok, text, TEXT_BYTES, 0, 2);
+        assert_same(tok, text, TEXT_BYTES, DI_ENCODE_SPECIAL, 3);
+    }
+    /* A cut at the very beginning, then none. */
+    repeat(text, TEXT_BYTES, "a");
+    memcpy(text, "\n1", 2);
+    assert_same(tok, text, TEXT_BYTES, 0, 2);
+    uint64_t random = 3;
+    size_t n = 0;
+    while (n + 4096 < TEXT_BYTES) {
+        n += sup_random_text(&random, 4096, (uint8_t *)text + n);
+    }
+    assert_same(tok, text, n, 0, 4);
+    assert_same(tok, text, n, DI_ENCODE_SPECIAL, 0);
+    text[n / 2] = (char)0xFF;
+    assert_same(tok, text, n, 0, 2);
+    free(text);
+    di_tokenizer_close(tok);
+}
+
+static void small_texts_and_wrong_arguments(void **state)
+{
+    (void)state;
+    di_tokenizer *const tok = sup_demo();
+    size_t n_ids;
+    di_error err;
+    assert_same(tok, "hello", 5, 0, 2);
+    assert_same(tok, "", 0, 0, 2);
+    assert_int_equal(di_tokenizer_encode_parallel(tok, "a", 1, 0, -1, NULL, 0, &n_ids, &err), DI_E_ARGUMENT);
+    assert_int_equal(di_tokenizer_encode_parallel(tok, "a", 1, 0, 65, NULL, 0, &n_ids, &err), DI_E_ARGUMENT);
+    assert_int_equal(di_tokenizer_encode_parallel(tok, "a", 1, 8, 2, NULL, 0, &n_ids, &err), DI_E_ARGUMENT);
+    di_tokenizer_close(tok);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(same_ids_for_any_text),
+        cmocka_unit_test(small_texts_and_wrong_arguments),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
