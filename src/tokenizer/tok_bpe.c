@@ -1,9 +1,10 @@
 /* tok_bpe.c - ids of pieces (tokenizer.md 5).
  *
- * Three tiers that give the same ids: a cache of short pieces, the table of whole tokens, and a merge loop. Pieces are taken in
+ * Three tiers that give the same ids: caches of pieces, the table of whole tokens, and a merge loop. Pieces are taken in
  * batches: first all keys are made and their cache lines requested, then all are answered, so that a large cache costs little
  * more than a small one. An entry of the cache lives in one of four places side by side; a new one takes the first, one that
- * is found moves there, and the last falls out. */
+ * is found moves there, and the last falls out. Pieces that are longer, or give more ids than an entry holds, have a second
+ * cache of larger entries, one place each. */
 #include "tokenizer/tok_int.h"
 
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #define WAYS 4
 #define SHORT_SYMBOLS 64u /* up to here searching all symbols for each merge is quicker than keeping lists */
 #define CACHE_BYTES (sizeof(tok_entry) << TOK_CACHE_LOG2)
+#define KEPT_BYTES (sizeof(tok_kept) << TOK_KEPT_LOG2)
 #define HUGE_PAGE ((size_t)2 << 20)
 
 void *tok_alloc_huge(size_t bytes)
@@ -32,11 +34,13 @@ tok_scratch *tok_scratch_new(void)
         return NULL;
     }
     scratch->cache = tok_alloc_huge(CACHE_BYTES);
-    if (scratch->cache == NULL) {
-        free(scratch);
+    scratch->kept = tok_alloc_huge(KEPT_BYTES);
+    if (scratch->cache == NULL || scratch->kept == NULL) {
+        tok_scratch_free(scratch);
         return NULL;
     }
     memset(scratch->cache, 0, CACHE_BYTES);
+    memset(scratch->kept, 0, KEPT_BYTES);
     return scratch;
 }
 
@@ -44,6 +48,7 @@ void tok_scratch_free(tok_scratch *scratch)
 {
     if (scratch != NULL) {
         free(scratch->cache);
+        free(scratch->kept);
         free(scratch->symbols);
         free(scratch->lists);
         free(scratch->heap);
@@ -166,11 +171,35 @@ static bool long_piece(const di_tokenizer *tok, tok_scratch *scratch, const uint
     return tok_long_merge(tok, scratch, s, n, out);
 }
 
-/* A piece of at most TOK_CACHED_BYTES as two words, its length in the top byte; high == 0 for a longer one. */
+/* Where a piece of at most TOK_KEPT_BYTES is kept. */
+static inline tok_kept *kept_place(const tok_scratch *scratch, const uint8_t *s, size_t n)
+{
+    return &scratch->kept[tok_hash(s, n) >> (64 - TOK_KEPT_LOG2)];
+}
+
+static void kept_piece(const di_tokenizer *tok, tok_kept *kept, const uint8_t *s, size_t n, tok_out *out)
+{
+    if (kept->size == n && memcmp(kept->bytes, s, n) == 0) {
+        emit_all(out, kept->ids, kept->n_ids);
+        return;
+    }
+    int32_t ids[TOK_SHORT_BYTES];
+    const size_t n_ids = short_piece(tok, s, n, ids);
+    emit_all(out, ids, n_ids);
+    if (n_ids <= TOK_KEPT_IDS) {
+        kept->size = (uint8_t)n;
+        kept->n_ids = (uint8_t)n_ids;
+        memcpy(kept->bytes, s, n);
+        memcpy(kept->ids, ids, n_ids * sizeof *ids);
+    }
+}
+
+/* A piece of at most TOK_CACHED_BYTES as two words, its length in the top byte. A longer one has only `kept`. */
 typedef struct key {
     uint64_t low;
     uint64_t high;
     tok_entry *entry; /* the first of its places */
+    tok_kept *kept;   /* NULL: not kept */
 } key;
 
 static inline void make_key(tok_scratch *scratch, const uint8_t *s, size_t n, size_t readable, key *out)
@@ -240,14 +269,26 @@ static void short_miss(const di_tokenizer *tok, const uint8_t *s, size_t n, cons
     int32_t ids[TOK_SHORT_BYTES];
     const size_t n_ids = uncached_piece(tok, s, n, k, ids);
     emit_all(out, ids, n_ids);
-    if (n_ids <= TOK_CACHED_IDS) {
-        memmove(k->entry + 1, k->entry, (WAYS - 1) * sizeof *k->entry);
-        k->entry->low = k->low;
-        k->entry->high = k->high;
-        for (size_t i = 0; i < TOK_CACHED_IDS; i++) {
-            k->entry->ids[i] = i < n_ids ? ids[i] : TOK_NONE;
-        }
+    memmove(k->entry + 1, k->entry, (WAYS - 1) * sizeof *k->entry);
+    k->entry->low = k->low;
+    k->entry->high = k->high;
+    for (size_t i = 0; i < TOK_CACHED_IDS; i++) {
+        k->entry->ids[i] = i < n_ids ? ids[i] : TOK_NONE;
     }
+    if (n_ids > TOK_CACHED_IDS) {
+        k->entry->ids[0] = TOK_MANY_IDS;
+    }
+}
+
+static inline tok_kept *request_kept(const tok_scratch *scratch, const uint8_t *s, size_t n)
+{
+    if (n > TOK_KEPT_BYTES || tok_starts_in_cjk(s, n)) {
+        return NULL;
+    }
+    tok_kept *const kept = kept_place(scratch, s, n);
+    __builtin_prefetch(kept);
+    __builtin_prefetch(kept->ids);
+    return kept;
 }
 
 bool tok_encode_plain(const di_tokenizer *tok, tok_scratch *scratch, const uint8_t *s, size_t n, size_t begin, size_t end,
@@ -260,16 +301,24 @@ bool tok_encode_plain(const di_tokenizer *tok, tok_scratch *scratch, const uint8
         for (size_t i = 0, at = begin; i < n_pieces; at = ends[i++]) {
             if (ends[i] - at <= TOK_CACHED_BYTES) {
                 make_key(scratch, s + at, ends[i] - at, n - at, &keys[i]);
+            } else {
+                keys[i].kept = request_kept(scratch, s + at, ends[i] - at);
             }
         }
         for (size_t i = 0; i < n_pieces; begin = ends[i++]) {
             const size_t size = ends[i] - begin;
             if (size > TOK_CACHED_BYTES) {
-                if (!long_piece(tok, scratch, s + begin, size, out)) {
+                if (keys[i].kept != NULL) {
+                    kept_piece(tok, keys[i].kept, s + begin, size, out);
+                } else if (!long_piece(tok, scratch, s + begin, size, out)) {
                     return false;
                 }
             } else if (holds(keys[i].entry, &keys[i]) || fetch_entry(&keys[i])) {
-                emit_entry(keys[i].entry, out);
+                if (keys[i].entry->ids[0] >= 0) {
+                    emit_entry(keys[i].entry, out);
+                } else {
+                    kept_piece(tok, kept_place(scratch, s + begin, size), s + begin, size, out);
+                }
             } else {
                 short_miss(tok, s + begin, size, &keys[i], out);
             }

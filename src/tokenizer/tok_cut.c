@@ -41,6 +41,9 @@ size_t tok_line_before(const uint8_t *s, size_t n, size_t from, size_t at)
             return start;
         }
         end = start - 1;
+        while (end > from && s[end - 1] == '\n') { /* followed by whitespace, so no cut either */
+            end--;
+        }
     }
     return from;
 }

@@ -200,11 +200,25 @@ typedef struct tok_entry {
 } tok_entry;
 
 #define TOK_CACHE_LOG2 18
+#define TOK_MANY_IDS (-2) /* in ids[0]: more than TOK_CACHED_IDS, see tok_kept */
+
+/* Longer pieces, and those that give more ids, are kept in 128 bytes. Chinese ones are not: they hardly ever come again. */
+#define TOK_KEPT_BYTES 62u
+#define TOK_KEPT_IDS 16u
+#define TOK_KEPT_LOG2 15
+
+typedef struct tok_kept {
+    uint8_t size; /* 0 = empty */
+    uint8_t n_ids;
+    uint8_t bytes[TOK_KEPT_BYTES];
+    int32_t ids[TOK_KEPT_IDS];
+} tok_kept;
 
 /* What one encode call needs beside the tables. Owner: the call that took it; idle ones wait at the tokenizer. */
 typedef struct tok_scratch {
     struct tok_scratch *next;
     tok_entry *cache; /* [1 << TOK_CACHE_LOG2] */
+    tok_kept *kept;   /* [1 << TOK_KEPT_LOG2] */
     struct tok_symbol *symbols; /* this and the rest belong to tok_long.c, which makes them when they are needed */
     size_t n_symbols; /* capacity */
     struct tok_places *lists;
