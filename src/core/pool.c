@@ -3,9 +3,10 @@
  *
  * Protocol. The caller writes the job, sets `pending`, then advances `generation`; a worker that sees a new generation claims its
  * range, runs it and counts `pending` down. The caller, done with its own range, claims those that no worker has started: a
- * worker that the system keeps from running costs nothing. Ranges stay what they are, whoever runs them. Each side announces that it is about to sleep (`sleepers`, `caller_sleeps`) before
- * it looks at the word a last time, and the other side changes the word before it looks at the announcement. With sequentially
- * consistent accesses at least one of the two sees the other, so no wake-up is lost. */
+ * worker that the system keeps from running costs nothing. Ranges stay what they are, whoever runs them.
+ * Each side announces that it is about to sleep (`sleepers`, `caller_sleeps`) before it looks at the word a last time, and the
+ * other side changes the word before it looks at the announcement. With sequentially consistent accesses at least one of the two
+ * sees the other, so no wake-up is lost. */
 #include "core/pool.h"
 
 #include "core/arith.h"

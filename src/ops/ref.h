@@ -44,10 +44,12 @@ typedef struct ref_device {
 
 static inline ref_device *ref_of(ops_device *dev) { return (ref_device *)dev; }
 
-/* Scratch of a stage: n elements of `size` bytes, 64-byte aligned, not cleared, valid until ref_scratch_reset. NULL after a failure,
+/* Scratch of a stage: n elements of `size` bytes, 64-byte aligned, not cleared, valid until the next stage begins. NULL after a failure,
  * which is recorded in the device; the stage then returns without writing outputs. */
 void *ref_scratch(ref_device *dev, size_t n, size_t size);
-void ref_scratch_reset(ref_device *dev);
+/* Starts a stage: all scratch is free again. False after a failure that sync has not reported yet: the stage must not run then, since what
+ * it would read (lists, ids) may not have been written. */
+bool ref_stage_begin(ref_device *dev);
 void ref_scratch_free(ref_device *dev);
 
 di_status ref_device_init(ref_device *dev, const ops_device_options *options, di_error *err);

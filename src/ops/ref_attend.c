@@ -414,7 +414,9 @@ void ref_attend(ops_device *device, const ops_attend_args *a)
     ref_device *dev = ref_of(device);
     for (int32_t i = 0; i < a->n_seqs; i++) {
         attend_run run = {.a = a, .seq = &a->seqs[i], .kv_seq = &a->kv_seqs[i], .memory_floats = attend_memory_floats(a)};
-        ref_scratch_reset(dev);
+        if (!ref_stage_begin(dev)) {
+            return;
+        }
         run.memory = ref_scratch(dev, (size_t)dev->n_threads * run.memory_floats, sizeof(float));
         if (run.memory == NULL) {
             return;

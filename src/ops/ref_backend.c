@@ -57,11 +57,12 @@ void *ref_scratch(ref_device *dev, size_t n, size_t size)
     return NULL;
 }
 
-void ref_scratch_reset(ref_device *dev)
+bool ref_stage_begin(ref_device *dev)
 {
     for (ref_block *b = dev->scratch; b != NULL; b = b->next) {
         b->used = 0;
     }
+    return dev->error.code == DI_OK;
 }
 
 void ref_scratch_free(ref_device *dev)

@@ -92,7 +92,9 @@ static void round_rows(void *arg, size_t begin, size_t end, int thread)
 void ref_engram(ops_device *device, const ops_engram_args *a)
 {
     ref_device *dev = ref_of(device);
-    ref_scratch_reset(dev);
+    if (!ref_stage_begin(dev)) {
+        return;
+    }
     size_t rows = (size_t)a->n_rows;
     engram_run run = {.a = a};
     run.z = ref_scratch(dev, rows * (size_t)a->n_columns * (size_t)a->head_dim, sizeof(float));

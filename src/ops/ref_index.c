@@ -267,7 +267,9 @@ static bool index_queries(ref_device *dev, index_run *run)
 void ref_index(ops_device *device, const ops_index_args *a)
 {
     ref_device *dev = ref_of(device);
-    ref_scratch_reset(dev);
+    if (!ref_stage_begin(dev)) {
+        return;
+    }
     index_run run = {.a = a};
     if (!index_queries(dev, &run)) {
         return;

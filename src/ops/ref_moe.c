@@ -45,7 +45,9 @@ static void router_rows(void *arg, size_t begin, size_t end, int thread)
 void ref_router(ops_device *device, const ops_router_args *a)
 {
     ref_device *dev = ref_of(device);
-    ref_scratch_reset(dev);
+    if (!ref_stage_begin(dev)) {
+        return;
+    }
     size_t n = (size_t)a->n_experts;
     const float *u = ref_widen(dev, a->u, a->n_rows, (size_t)a->hidden, false);
     float *z = ref_scratch(dev, (size_t)a->n_rows * n, sizeof(float));
@@ -181,7 +183,9 @@ static void expert_products(ref_device *dev, const experts_run *run, const size_
 void ref_experts(ops_device *device, const ops_experts_args *a)
 {
     ref_device *dev = ref_of(device);
-    ref_scratch_reset(dev);
+    if (!ref_stage_begin(dev)) {
+        return;
+    }
     size_t n = (size_t)a->n_rows * (size_t)(a->n_active + 1);
     size_t *start = ref_scratch(dev, (size_t)a->n_experts + 2, sizeof *start);
     int32_t *row = ref_scratch(dev, n, sizeof *row);

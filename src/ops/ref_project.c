@@ -57,7 +57,9 @@ static void attn_in_rows(void *arg, size_t begin, size_t end, int thread)
 void ref_attn_in(ops_device *device, const ops_attn_in_args *a)
 {
     ref_device *dev = ref_of(device);
-    ref_scratch_reset(dev);
+    if (!ref_stage_begin(dev)) {
+        return;
+    }
     attn_in_run run = {.a = a};
     const float *u = ref_widen(dev, a->u, a->n_rows, (size_t)a->hidden, true);
     run.qr = ref_scratch(dev, (size_t)a->n_rows * (size_t)a->q_lora, sizeof(float));
@@ -95,7 +97,9 @@ static void query_rows(void *arg, size_t begin, size_t end, int thread)
 void ref_query(ops_device *device, const ops_query_args *a)
 {
     ref_device *dev = ref_of(device);
-    ref_scratch_reset(dev);
+    if (!ref_stage_begin(dev)) {
+        return;
+    }
     const float *qr = ref_widen(dev, a->qr, a->n_rows, (size_t)a->q_lora, true);
     if (qr == NULL) {
         return;
@@ -110,7 +114,9 @@ void ref_query(ops_device *device, const ops_query_args *a)
 void ref_attn_out(ops_device *device, const ops_attn_out_args *a)
 {
     ref_device *dev = ref_of(device);
-    ref_scratch_reset(dev);
+    if (!ref_stage_begin(dev)) {
+        return;
+    }
     size_t low = (size_t)a->n_groups * (size_t)a->o_lora;
     size_t wide = (size_t)a->n_groups * (size_t)a->group_in;
     const float *o = ref_widen(dev, a->o, a->n_rows, wide, false);
@@ -249,7 +255,9 @@ static void keep_open_groups(const compress_run *run)
 void ref_compress(ops_device *device, const ops_compress_args *a)
 {
     ref_device *dev = ref_of(device);
-    ref_scratch_reset(dev);
+    if (!ref_stage_begin(dev)) {
+        return;
+    }
     size_t d = (size_t)a->head_dim;
     size_t rows = (size_t)a->n_rows;
     const float *u = ref_widen(dev, a->u, a->n_rows, (size_t)a->hidden, false);

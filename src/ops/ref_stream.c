@@ -163,7 +163,9 @@ OPS_CLONES static void seam_rows(void *arg, size_t begin, size_t end, int thread
 void ref_seam_open(ops_device *device, const ops_seam_open_args *a)
 {
     ref_device *dev = ref_of(device);
-    ref_scratch_reset(dev);
+    if (!ref_stage_begin(dev)) {
+        return;
+    }
     seam_run run = {.a = a};
     float *wide = ref_widen(dev, a->x, a->n_rows, (size_t)a->hc * (size_t)a->hidden, false);
     run.wide = wide;
@@ -233,7 +235,9 @@ void ref_keep_rows(ops_device *device, const ops_keep_rows_args *a)
 void ref_head(ops_device *device, const ops_head_args *a)
 {
     ref_device *dev = ref_of(device);
-    ref_scratch_reset(dev);
+    if (!ref_stage_begin(dev)) {
+        return;
+    }
     float *h = ref_widen(dev, a->h, a->n_rows, (size_t)a->hidden, false);
     if (h != NULL) {
         ref_linear job = ref_linear_to_f32(a->head, h, a->n_rows, a->logits);

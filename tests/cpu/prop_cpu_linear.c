@@ -52,7 +52,7 @@ static ops_matrix random_matrix(const shape *s, uint64_t *seed)
 static void run(ops_device *dev, const ops_matrix *w, const float *x, int32_t rows, float *y)
 {
     ref_device *d = ref_of(dev);
-    ref_scratch_reset(d);
+    assert_true(ref_stage_begin(d));
     ref_linear job = ref_linear_to_f32(w, x, rows, y);
     d->linear(d, &job, 1);
 }

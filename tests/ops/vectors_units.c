@@ -189,7 +189,7 @@ static void gemm(const char *unit, ops_format format)
         fmt_q8_round(x + (size_t)r * n, n);
     }
     ref_linear job = ref_linear_to_bf16(&w, x, rows, y);
-    ref_scratch_reset(ref_of(dev));
+    assert_true(ref_stage_begin(ref_of(dev)));
     ref_linear_run(ref_of(dev), &job, 1);
     expect_bf16(y_name, y);
     free(x);
