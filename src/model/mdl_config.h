@@ -5,11 +5,11 @@
 #ifndef MODEL_MDL_CONFIG_H
 #define MODEL_MDL_CONFIG_H
 
-#include <deepinfer/base.h>
+#include "ops/ops_types.h"
 
 enum {
     MDL_MAX_LAYERS = 128,        /* backbone and draft layers together */
-    MDL_MAX_HC = 8,              /* residual streams */
+    MDL_MAX_HC = OPS_MAX_HC,     /* residual streams */
     MDL_MAX_ENGRAM_LAYERS = 8,
     MDL_MAX_NGRAM = 8,
     MDL_MAX_ENGRAM_COLUMNS = 64, /* (max_ngram - 1) * heads */

@@ -149,7 +149,7 @@ static void make_rope(mdl_runner *r)
 {
     const mdl_rope_config *k = &r->c->rope;
     size_t bytes = (size_t)r->c->rope_dim / 2 * sizeof(float);
-    float table[256];
+    float table[OPS_MAX_ROPE_DIM / 2];
     r->rope_plain = r->ops->mem_alloc(r->dev, bytes);
     r->rope_yarn = r->ops->mem_alloc(r->dev, bytes);
     if (r->rope_plain == NULL || r->rope_yarn == NULL) {

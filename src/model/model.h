@@ -43,7 +43,7 @@ typedef struct mdl_seq {
     uint8_t **pages;    /* device pages; host array */
     int32_t n_pages;
     int32_t page_capacity;
-    int32_t recent[8];  /* compressed Engram ids of the last tokens, newest first */
+    int32_t recent[MDL_MAX_NGRAM]; /* compressed Engram ids of the last tokens, newest first */
     int32_t n_recent;
 } mdl_seq;
 

@@ -4,6 +4,11 @@
 
 #include <deepinfer/base.h>
 
+/* Widths that stages keep on the stack; the configuration is checked against them. */
+#define OPS_MAX_ROPE_DIM 512
+#define OPS_MAX_INDEX_DIM 1024
+#define OPS_MAX_HC 8
+
 typedef uint16_t bf16; /* bit pattern; helpers in ops/formats.h */
 
 /* How a matrix is stored in the checkpoint (model.md 2.3). All are row-major [n_out, n_in]. */

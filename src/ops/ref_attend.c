@@ -285,9 +285,9 @@ static void unrotate_heads(const ops_attend_args *a, size_t t, int64_t pos, size
 {
     size_t d = (size_t)a->head_dim;
     size_t r = (size_t)a->rope_dim;
-    float c[256];
-    float s[256];
-    float tail[512];
+    float c[OPS_MAX_ROPE_DIM / 2];
+    float s[OPS_MAX_ROPE_DIM / 2];
+    float tail[OPS_MAX_ROPE_DIM];
     rope_row(a->rope, r / 2, pos, c, s);
     for (size_t h = h0; h < h1; h++) {
         bf16 *o = a->o + (t * (size_t)a->n_heads + h) * d + d - r;

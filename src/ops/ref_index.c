@@ -130,9 +130,9 @@ static void query_rows(void *arg, size_t begin, size_t end, int thread)
     size_t d = (size_t)a->index_dim;
     size_t r = (size_t)a->rope_dim;
     size_t heads = (size_t)a->n_heads;
-    float c[256];
-    float s[256];
-    uint8_t packed[1024];
+    float c[OPS_MAX_ROPE_DIM / 2];
+    float s[OPS_MAX_ROPE_DIM / 2];
+    uint8_t packed[OPS_MAX_INDEX_DIM]; /* more than its packed row */
     float scale = (float)(1.0 / sqrt((double)a->index_dim) * (1.0 / sqrt((double)a->n_heads)));
     (void)thread;
     for (size_t t = begin; t < end; t++) {

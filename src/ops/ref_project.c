@@ -3,13 +3,11 @@
 #include "ops/ref.h"
 #include "ops/rope.h"
 
-#define MAX_ROPE 512 /* channels; checked by the configuration */
-
 /* Rotates the last rope_dim of n channels at position pos and rounds them to bf16; the others are rounded already. */
 static void rotate_tail(float *x, size_t n, const float *frequencies, size_t rope_dim, int64_t pos)
 {
-    float c[MAX_ROPE / 2];
-    float s[MAX_ROPE / 2];
+    float c[OPS_MAX_ROPE_DIM / 2];
+    float s[OPS_MAX_ROPE_DIM / 2];
     float *tail = x + n - rope_dim;
     rope_row(frequencies, rope_dim / 2, pos, c, s);
     rope_apply(tail, rope_dim / 2, c, s, 0);
@@ -79,9 +77,9 @@ static void query_rows(void *arg, size_t begin, size_t end, int thread)
     const ops_query_args *a = arg;
     size_t d = (size_t)a->head_dim;
     size_t r = (size_t)a->rope_dim;
-    float c[MAX_ROPE / 2];
-    float s[MAX_ROPE / 2];
-    float tail[MAX_ROPE];
+    float c[OPS_MAX_ROPE_DIM / 2];
+    float s[OPS_MAX_ROPE_DIM / 2];
+    float tail[OPS_MAX_ROPE_DIM];
     (void)thread;
     for (size_t t = begin; t < end; t++) {
         rope_row(a->rope, r / 2, a->pos[t], c, s);

@@ -146,7 +146,7 @@ OPS_CLONES static void seam_rows(void *arg, size_t begin, size_t end, int thread
     for (size_t t = begin; t < end; t++) {
         const float *x = run->wide + t * hc * d;
         if (run->mix != NULL) {
-            float m[(2 + 8) * 8];
+            float m[(2 + OPS_MAX_HC) * OPS_MAX_HC];
             float r = 1.0f / sqrtf(ref_sum_squares(x, hc * d) / (float)(hc * d) + a->norm_eps);
             for (size_t i = 0; i < n_mix; i++) {
                 m[i] = run->mix[t * n_mix + i] * r;
@@ -196,7 +196,7 @@ OPS_CLONES static void close_rows(void *arg, size_t begin, size_t end, int threa
         const float *comb = a->comb + t * hc * hc;
         bf16 *x = a->x + t * hc * d;
         for (size_t i = 0; i < d; i++) {
-            float old[8];
+            float old[OPS_MAX_HC];
             float y = bf16_to_f32(a->y[t * d + i]);
             for (size_t j = 0; j < hc; j++) {
                 old[j] = bf16_to_f32(x[j * d + i]);
