@@ -260,7 +260,7 @@ static di_status run_prompt(generation *g, di_error *err)
     }
     show_progress(g, start, total, total);
     g->figures.prompt_s = (double)(clock_now_ns() - start) * 1e-9;
-    g->figures.prompt_tokens = total;
+    g->figures.prompt_tokens = done; /* none after an error at the start: then there is no summary */
     return status;
 }
 

@@ -290,6 +290,14 @@ def test_commands_help_and_suggest():
     assert shown.returncode == 0 and "--temperature" in shown.stdout
 
 
+@pytest.mark.parametrize("ids, words", [("1,2,99999", "99999"), (",".join(["5"] * 17000), "17000 tokens")])
+def test_a_prompt_that_cannot_run_gives_one_line_and_no_summary(ids, words):
+    command = [BINARY, "generate", "--model", str(DEMO), "--prompt-ids", ids]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and done.stdout.strip() == ""
+    assert len(done.stderr.splitlines()) == 1 and words in done.stderr
+
+
 def test_no_prompt_on_a_terminal_is_a_usage_error():
     try:
         parent, child = pty.openpty()
