@@ -40,7 +40,4 @@ typedef void (*cpu_tile_fn)(const cpu_packed *p, size_t t, const float *x, size_
 void cpu_tile_avx2(const cpu_packed *p, size_t t, const float *x, size_t ldx, size_t m, float *c, float *scratch);
 void cpu_tile_avx512(const cpu_packed *p, size_t t, const float *x, size_t ldx, size_t m, float *c, float *scratch);
 
-/* Products of attention: ref_mm32's contract, fused multiply-add (operands are bf16 values, products exact). */
-typedef void (*cpu_mm32_fn)(float *c, size_t ldc, const float *a, size_t lda, size_t m, const float *b, size_t ldb, size_t k, size_t block);
-
 #endif

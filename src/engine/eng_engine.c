@@ -204,7 +204,6 @@ di_status di_engine_step(di_engine *e, int32_t *n_tokens, di_error *err)
     }
     status = mdl_forward(e->runner, e->items, n_items, e->logits, &n_logits, err);
     if (status != DI_OK) {
-        mdl_runner_recover(e->runner);
         for (int32_t i = 0; i < n_items; i++) {
             e->in_step[i]->failed = true;
         }

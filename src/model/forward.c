@@ -537,30 +537,37 @@ static void layer_pass(forward *f, int32_t layer)
     mdl_trace_send(r, layer, "pre_out", DI_F32, r->b.pre, 2, f->n_rows, c->hc, 0);
 }
 
-di_status mdl_forward(mdl_runner *r, const mdl_item *items, int32_t n_items, float *logits, int32_t *n_logits, di_error *err)
+static di_status run_pass(forward *f, float *logits, int32_t *n_logits, di_error *err)
 {
-    forward f = {.r = r, .items = items, .n_items = n_items};
+    mdl_runner *r = f->r;
     int32_t i_engram = 0;
-    *n_logits = 0;
-    r->failed = false;
-    di_status status = embed(&f, err);
+    di_status status = embed(f, err);
     if (status != DI_OK) {
         return status;
     }
-    for (int32_t layer = 0; layer < r->c->n_layers && f.n_rows > 0; layer++) {
+    for (int32_t layer = 0; layer < r->c->n_layers && f->n_rows > 0; layer++) {
         if (i_engram < r->c->engram.n_layers && r->c->engram.layers[i_engram] == layer) {
-            engram(&f, layer, i_engram++);
+            engram(f, layer, i_engram++);
         }
-        layer_pass(&f, layer);
+        layer_pass(f, layer);
     }
-    if (f.n_rows > 0) {
-        seam_open(&f, NULL, r->w.norm, r->b.pre, NULL);
-        mdl_trace_send(r, -1, "final_norm", DI_BF16, r->b.u, 2, f.n_rows, r->c->hidden, 0);
-        status = head(&f, logits, n_logits, err);
+    if (f->n_rows == 0) {
+        return DI_OK;
     }
-    if (status == DI_OK) {
-        status = r->ops->sync(r->dev, err);
-    }
+    seam_open(f, NULL, r->w.norm, r->b.pre, NULL);
+    mdl_trace_send(r, -1, "final_norm", DI_BF16, r->b.u, 2, f->n_rows, r->c->hidden, 0);
+    return head(f, logits, n_logits, err);
+}
+
+di_status mdl_forward(mdl_runner *r, const mdl_item *items, int32_t n_items, float *logits, int32_t *n_logits, di_error *err)
+{
+    forward f = {.r = r, .items = items, .n_items = n_items};
+    *n_logits = 0;
+    r->failed = false;
+    di_status status = run_pass(&f, logits, n_logits, err);
+    /* Also behind a failed pass: a failure left in the device would be reported by the next pass, of other sequences. */
+    const di_status device = r->ops->sync(r->dev, status == DI_OK ? err : NULL);
+    status = status == DI_OK ? device : status;
     if (status == DI_OK && r->failed) {
         status = err_set(err, DI_E_MEMORY, "out of memory: trace of a pass");
     }

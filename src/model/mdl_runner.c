@@ -253,4 +253,3 @@ void mdl_runner_free(mdl_runner *r)
 
 const mdl_layout *mdl_runner_layout(const mdl_runner *r) { return &r->layout; }
 int32_t mdl_runner_threads(const mdl_runner *r) { return r->ops->n_threads(r->dev); }
-void mdl_runner_recover(mdl_runner *r) { (void)r->ops->sync(r->dev, NULL); }

@@ -33,9 +33,6 @@ void mdl_runner_free(mdl_runner *r);
 const mdl_layout *mdl_runner_layout(const mdl_runner *r);
 int32_t mdl_runner_threads(const mdl_runner *r);
 
-/* After a pass that failed: forgets failures that the device has noted and nobody has asked for, so that the next pass starts clean. */
-void mdl_runner_recover(mdl_runner *r);
-
 typedef struct mdl_seq {
     mdl_runner *runner;
     int64_t n_tokens;   /* tokens whose effect is in the caches */
