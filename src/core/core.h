@@ -2,6 +2,7 @@
 #ifndef CORE_CORE_H
 #define CORE_CORE_H
 
+#include "core/arena.h"
 #include "core/arith.h"
 #include "core/buf.h"
 #include "core/clock.h"
