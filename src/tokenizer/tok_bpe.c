@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#define BATCH 64
+#define BATCH 128
 #define WAYS 4
 #define SHORT_SYMBOLS 64u /* up to here searching all symbols for each merge is quicker than keeping lists */
 #define CACHE_BYTES (sizeof(tok_entry) << TOK_CACHE_LOG2)
@@ -294,10 +294,10 @@ static inline tok_kept *request_kept(const tok_scratch *scratch, const uint8_t *
 bool tok_encode_plain(const di_tokenizer *tok, tok_scratch *scratch, const uint8_t *s, size_t n, size_t begin, size_t end,
                       tok_out *out)
 {
-    size_t ends[BATCH];
+    uint32_t ends[BATCH];
     key keys[BATCH];
     while (begin < end) {
-        const size_t n_pieces = tok_cut_pieces(s, end, begin, ends, BATCH);
+        const size_t n_pieces = tok->cut(tok, s, end, begin, ends, BATCH);
         for (size_t i = 0, at = begin; i < n_pieces; at = ends[i++]) {
             if (ends[i] - at <= TOK_CACHED_BYTES) {
                 make_key(scratch, s + at, ends[i] - at, n - at, &keys[i]);

@@ -343,6 +343,7 @@ di_status tok_build(const tok_source *source, di_tokenizer **out, di_error *err)
         return err_memory(err, "tokenizer", sizeof *b.tok);
     }
     (void)pthread_mutex_init(&b.tok->lock, NULL);
+    b.tok->cut = tok_cut_variant(0);
     b.tok->n_ids = highest_id(source) + 1;
     b.tok->n_base = (int32_t)source->n_vocab;
     b.origins = ar_calloc((size_t)b.tok->n_ids, sizeof *b.origins);

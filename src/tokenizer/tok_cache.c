@@ -24,7 +24,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#define N_TABLES 10
+#define N_TABLES 11
 #define TABLE_ALIGN 64u
 #define RACY_NS 1000000000
 
@@ -54,6 +54,7 @@ static void list_tables(di_tokenizer *tok, size_t n_bytes, table out[N_TABLES])
         {(void **)&tok->words.slots, sizeof *tok->words.slots << (64 - tok->words.shift)},
         {(void **)&tok->added.nodes, tok->added.n_nodes * sizeof *tok->added.nodes},
         {(void **)&tok->cjk, TOK_N_CJK * sizeof *tok->cjk},
+        {(void **)&tok->seams, ((size_t)1 << TOK_SEAMS_LOG2) / 8},
         {(void **)&tok->byte_pair, 256 * 256 * sizeof *tok->byte_pair},
     };
     memcpy(out, all, sizeof all);
@@ -160,6 +161,7 @@ di_tokenizer *tok_cache_adopt(file_map *map)
         return NULL;
     }
     (void)pthread_mutex_init(&tok->lock, NULL);
+    tok->cut = tok_cut_variant(0);
     tok->n_ids = head.n_ids;
     tok->n_base = head.n_base;
     tok->whole_pieces = head.whole_pieces != 0;

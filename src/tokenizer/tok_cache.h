@@ -9,7 +9,7 @@
 
 #define TOK_CACHE_MAGIC "DI-TOKEN"
 /* Rises with every change of a table's layout, contents or hash function. */
-#define TOK_CACHE_VERSION 1
+#define TOK_CACHE_VERSION 2
 
 /* What the system says about a file; no padding, compared as bytes. */
 typedef struct tok_stamp {

@@ -1,9 +1,14 @@
-/* tok_cjk.c - pieces of the CJK set start merging from characters instead of bytes.
+/* tok_cjk.c - pieces of the CJK set start merging from characters instead of bytes, and are cut at closed seams.
  *
  * A character c of the CJK set that is a token may stand for its three bytes from the start when nothing can part them, that is
  * when every product that joins a part of c with something outside it has a higher id than c: then c is made before such a
  * product could be. A piece of the CJK set holds nothing else (the region rule of tok_pre.c), so only products that can occur
- * between such characters count. Characters that fail the test, or are no tokens, start as bytes; so the ids are the same. */
+ * between such characters count. Characters that fail the test, or are no tokens, start as bytes; so the ids are the same.
+ *
+ * A seam is the place between two characters. Between two that stand for their bytes from the start, only a token that holds both side by
+ * side can be made across it. Where no token does, the seam is closed: what is left of it never meets what is right of it, and a
+ * piece may be cut there. Long runs of ideographs so become short ones, which come again and are found in the cache. The pairs
+ * that tokens hold are bits of a filter; two pairs with the same bit only make a seam look open that is closed. */
 #include "tokenizer/tok_int.h"
 
 #include "core/arith.h"
@@ -63,7 +68,8 @@ di_status tok_cjk_init(di_tokenizer *tok, di_error *err)
     for (size_t i = 0; i < TOK_N_CJK; i++) {
         tok->cjk[i] = TOK_NONE;
     }
-    return DI_OK;
+    tok->seams = ar_calloc(((size_t)1 << TOK_SEAMS_LOG2) / 64, sizeof *tok->seams);
+    return tok->seams != NULL ? DI_OK : err_memory(err, "CJK seams", ((size_t)1 << TOK_SEAMS_LOG2) / 8);
 }
 
 static void find_characters(di_tokenizer *tok)
@@ -80,6 +86,19 @@ static void find_characters(di_tokenizer *tok)
     }
 }
 
+/* Marks the pairs of characters that stand side by side in a token. */
+static void open_seams(di_tokenizer *tok, const uint8_t *s, size_t n)
+{
+    for (size_t i = 0; i + 2 * TOK_CJK_BYTES <= n; i++) {
+        const uint32_t left = tok_cjk_index(s + i);
+        const uint32_t right = tok_cjk_index(s + i + TOK_CJK_BYTES);
+        if (left < TOK_N_CJK && right < TOK_N_CJK) {
+            const uint32_t bit = tok_seam(left, right);
+            tok->seams[bit / 64] |= (uint64_t)1 << bit % 64;
+        }
+    }
+}
+
 void tok_cjk_fill(di_tokenizer *tok, const uint8_t *reachable)
 {
     if (tok->whole_pieces) {
@@ -91,6 +110,7 @@ void tok_cjk_fill(di_tokenizer *tok, const uint8_t *reachable)
         }
         size_t n;
         const uint8_t *s = tok_token(tok, id, &n);
+        open_seams(tok, s, n);
         if ((tok->flags[id] & DI_TOKEN_FRAGMENT) != 0) {
             const ends e = look_at_ends(s, n);
             /* Without a seam between two characters nothing is parted: such a product lies within one character. */

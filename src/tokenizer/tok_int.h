@@ -10,6 +10,7 @@
 
 #include "core/file.h"
 #include "tokenizer/tok_class.h"
+#include "tokenizer/tok_simd.h"
 #include "tokenizer/tokenizer.h"
 
 #include <pthread.h>
@@ -159,8 +160,9 @@ bool tok_added_next(const tok_added *added, int pass, const uint8_t *s, size_t b
 /* End of the piece that starts at s[i], i < n. Stateless: i must be a piece boundary. */
 size_t tok_piece_end(const uint8_t *s, size_t n, size_t i);
 
-/* Cuts up to `max` pieces from `begin` on and stores their ends. Returns their number, 0 when begin == n. */
-size_t tok_cut_pieces(const uint8_t *s, size_t n, size_t begin, size_t *ends, size_t max);
+/* Stores the end of the piece at s[begin], after the closed seams inside of it (tok_cjk.c). Returns their number: 1 to `max`, and the
+ * last is no end of a piece when there were more. */
+size_t tok_cut_one(const di_tokenizer *tok, const uint8_t *s, size_t n, size_t begin, uint32_t *ends, size_t max);
 
 /* True when plain text may be encoded in two parts, s[0, i) and s[i, n), whatever else it holds (tokenizer.md 8). Valid UTF-8
  * and a character boundary at i assumed; true at both ends. */
@@ -199,13 +201,13 @@ typedef struct tok_entry {
     int32_t ids[TOK_CACHED_IDS]; /* TOK_NONE after the last */
 } tok_entry;
 
-#define TOK_CACHE_LOG2 18
+#define TOK_CACHE_LOG2 19
 #define TOK_MANY_IDS (-2) /* in ids[0]: more than TOK_CACHED_IDS, see tok_kept */
 
 /* Longer pieces, and those that give more ids, are kept in 128 bytes. Chinese ones are not: they hardly ever come again. */
 #define TOK_KEPT_BYTES 62u
 #define TOK_KEPT_IDS 16u
-#define TOK_KEPT_LOG2 15
+#define TOK_KEPT_LOG2 16
 
 typedef struct tok_kept {
     uint8_t size; /* 0 = empty */
@@ -247,7 +249,10 @@ size_t tok_short_merge(const di_tokenizer *tok, const uint8_t *s, size_t n, int3
 #define TOK_N_CJK (0x9FA5u - TOK_FIRST_CJK + 1)
 #define TOK_CJK_BYTES 3u
 
-di_status tok_cjk_init(di_tokenizer *tok, di_error *err); /* all TOK_NONE */
+/* Bits of the filter of seams. */
+#define TOK_SEAMS_LOG2 20
+
+di_status tok_cjk_init(di_tokenizer *tok, di_error *err); /* all TOK_NONE, no seam open */
 void tok_cjk_fill(di_tokenizer *tok, const uint8_t *reachable);
 
 /* ---- the tokenizer ---- */
@@ -266,8 +271,10 @@ struct di_tokenizer {
     tok_added added;
     size_t max_token_bytes;
     int32_t *cjk;          /* [TOK_N_CJK] token that stands for the character from the start, else TOK_NONE */
+    uint64_t *seams;       /* 1 << TOK_SEAMS_LOG2 bits by pair of characters: clear where no token holds them side by side */
     int32_t *byte_pair;    /* [256 * 256] product of two single bytes, else TOK_NONE */
     file_map mapped;       /* the cache file that all tables lie in; empty when they were built and are malloc'ed each */
+    tok_cut_fn *cut;       /* the best variant */
     pthread_mutex_t lock;  /* guards idle */
     tok_scratch *idle;
 };
@@ -280,6 +287,19 @@ static inline const uint8_t *tok_token(const di_tokenizer *tok, int32_t id, size
     return tok->bytes + tok->offset[id];
 }
 
+/* Bit of the seam between two characters, which are given as indices into `cjk`. */
+static inline uint32_t tok_seam(uint32_t left, uint32_t right)
+{
+    return (left << 15 | right) * 0x9E3779B1u >> (32 - TOK_SEAMS_LOG2);
+}
+
+/* True when nothing is merged across the seam. */
+static inline bool tok_seam_closed(const di_tokenizer *tok, uint32_t left, uint32_t right)
+{
+    const uint32_t bit = tok_seam(left, right);
+    return (tok->seams[bit / 64] >> bit % 64 & 1) == 0 && tok->cjk[left] != TOK_NONE && tok->cjk[right] != TOK_NONE;
+}
+
 /* True when the character at s is in the CJK set, and so every character of its piece is. */
 static inline bool tok_starts_in_cjk(const uint8_t *s, size_t n)
 {
@@ -287,14 +307,18 @@ static inline bool tok_starts_in_cjk(const uint8_t *s, size_t n)
     return s[0] >= 0xE3 && s[0] <= 0xE9 && (tok_kind_at(s, n, 0, &length) & TOK_CJK) != 0;
 }
 
+/* Index into `cjk` of the character of three bytes at s; TOK_N_CJK or more when it is none of them. */
+static inline uint32_t tok_cjk_index(const uint8_t *s)
+{
+    const uint32_t i = ((s[0] & 15u) << 12 | (s[1] & 63u) << 6 | (s[2] & 63u)) - TOK_FIRST_CJK;
+    return s[0] >= 0xE3 && s[0] <= 0xE9 ? i : TOK_N_CJK;
+}
+
 /* The token that may stand for the character at s, inside a piece of the CJK set, or TOK_NONE; also when s is not the beginning
  * of a character. */
 static inline int32_t tok_cjk_token(const di_tokenizer *tok, const uint8_t *s, size_t n)
 {
-    if (n < TOK_CJK_BYTES || s[0] < 0xE3 || s[0] > 0xE9) {
-        return TOK_NONE;
-    }
-    const uint32_t i = ((s[0] & 15u) << 12 | (s[1] & 63u) << 6 | (s[2] & 63u)) - TOK_FIRST_CJK;
+    const uint32_t i = n >= TOK_CJK_BYTES ? tok_cjk_index(s) : TOK_N_CJK;
     return i < TOK_N_CJK ? tok->cjk[i] : TOK_NONE;
 }
 

@@ -117,6 +117,7 @@ static void free_tables(di_tokenizer *tok)
     free(tok->words.slots);
     free(tok->pieces.slots);
     free(tok->cjk);
+    free(tok->seams);
     free(tok->byte_pair);
     free(tok->offset);
     free(tok->bytes);

@@ -28,7 +28,7 @@ static inline bool ascii_sign(uint8_t c)
 /* U+4E00 to U+9FA5, all of them letters, is most of the CJK set. */
 static inline bool common_ideograph(const uint8_t *s)
 {
-    return ((s[0] & 15u) << 12 | (s[1] & 63u) << 6 | (s[2] & 63u)) - 0x4E00 <= 0x9FA5 - 0x4E00 && s[0] >= 0xE4 && s[0] <= 0xE9;
+    return tok_cjk_index(s) - (0x4E00 - TOK_FIRST_CJK) <= 0x9FA5 - 0x4E00;
 }
 
 /* End of the run of characters from i whose kind is in `set`. */
@@ -207,12 +207,42 @@ size_t tok_piece_end(const uint8_t *s, size_t n, size_t i)
     return piece(s, n, i);
 }
 
-size_t tok_cut_pieces(const uint8_t *s, size_t n, size_t begin, size_t *ends, size_t max)
+/* A run of common ideographs with its closed seams, and the letters behind it. */
+static size_t cut_ideographs(const di_tokenizer *tok, const uint8_t *s, size_t n, size_t begin, uint32_t *ends, size_t max)
 {
     size_t count = 0;
-    while (begin < n && count < max) {
-        begin = piece(s, n, begin);
-        ends[count++] = begin;
+    uint32_t left = tok_cjk_index(s + begin);
+    size_t i = begin + TOK_CJK_BYTES;
+    while (n - i >= TOK_CJK_BYTES && common_ideograph(s + i)) {
+        const uint32_t right = tok_cjk_index(s + i);
+        if (tok_seam_closed(tok, left, right)) {
+            ends[count++] = (uint32_t)i;
+            if (count == max) {
+                return count;
+            }
+        }
+        left = right;
+        i += TOK_CJK_BYTES;
+    }
+    ends[count++] = (uint32_t)run_end(s, n, i, TOK_CJK_SET(LETTERS));
+    return count;
+}
+
+size_t tok_cut_one(const di_tokenizer *tok, const uint8_t *s, size_t n, size_t begin, uint32_t *ends, size_t max)
+{
+    if (n - begin >= TOK_CJK_BYTES && common_ideograph(s + begin)) {
+        return cut_ideographs(tok, s, n, begin, ends, max);
+    }
+    ends[0] = (uint32_t)piece(s, n, begin);
+    return 1;
+}
+
+size_t tok_cut_plain(const di_tokenizer *tok, const uint8_t *s, size_t n, size_t begin, uint32_t *ends, size_t max)
+{
+    size_t count = 0;
+    while (begin < n && max - count >= TOK_WINDOW) {
+        count += tok_cut_one(tok, s, n, begin, ends + count, max - count);
+        begin = ends[count - 1];
     }
     return count;
 }

@@ -1,4 +1,5 @@
-/* Starting from characters instead of bytes gives the same ids, with both merge loops (tok_cjk.c says why). */
+/* Starting from characters instead of bytes gives the same ids, with both merge loops, and so does cutting at closed seams (tok_cjk.c
+ * says why). */
 #include "tok_support.h"
 
 #include "core/utf8.h"
@@ -28,6 +29,18 @@ static size_t random_piece(const di_tokenizer *tok, uint64_t *seed, size_t max, 
     return n;
 }
 
+/* Ids of text as the rules cut it, merged from bytes. */
+static size_t encode_bytewise(const di_tokenizer *plain, tok_scratch *scratch, const uint8_t *s, size_t n, int32_t *ids)
+{
+    tok_out out = {.ids = ids, .capacity = TOK_SHORT_BYTES};
+    for (size_t at = 0; at < n;) {
+        const size_t end = tok_piece_end(s, n, at);
+        assert_true(tok_long_merge(plain, scratch, s + at, end - at, &out));
+        at = end;
+    }
+    return out.n;
+}
+
 static void check_tokenizer(di_tokenizer *tok, di_tokenizer *plain, size_t n_usable)
 {
     size_t usable = 0;
@@ -39,6 +52,7 @@ static void check_tokenizer(di_tokenizer *tok, di_tokenizer *plain, size_t n_usa
     tok_scratch *scratch = tok_scratch_new();
     assert_non_null(scratch);
     uint64_t seed = 21;
+    size_t seams = 0;
     for (int round = 0; round < 60000; round++) {
         uint8_t s[TOK_SHORT_BYTES];
         int32_t want[TOK_SHORT_BYTES];
@@ -51,7 +65,19 @@ static void check_tokenizer(di_tokenizer *tok, di_tokenizer *plain, size_t n_usa
         assert_true(tok_long_merge(tok, scratch, s, n, &out));
         assert_int_equal(out.n, n_want);
         assert_memory_equal(ids, want, n_want * sizeof *ids);
+        out = (tok_out){.ids = ids, .capacity = TOK_SHORT_BYTES};
+        for (size_t at = 0; at < n;) {
+            uint32_t ends[TOK_WINDOW];
+            const size_t n_ends = tok_cut_plain(tok, s, n, at, ends, TOK_WINDOW);
+            seams += n_ends - 1;
+            for (size_t i = 0; i < n_ends; at = ends[i++]) {
+                assert_true(tok_long_merge(plain, scratch, s + at, ends[i] - at, &out));
+            }
+        }
+        assert_int_equal(out.n, encode_bytewise(plain, scratch, s, n, want));
+        assert_memory_equal(ids, want, out.n * sizeof *ids);
     }
+    assert_true(seams > n_usable);
     tok_scratch_free(scratch);
     di_tokenizer_close(tok);
     di_tokenizer_close(plain);
