@@ -95,6 +95,13 @@ static inline uint64_t tok_word_hash(uint64_t low, uint64_t rest)
     return (mixed ^ mixed >> 29) * 0x9E3779B97F4A7C15u;
 }
 
+/* Before tok_words_find, to have the memory near by then. */
+static inline void tok_words_request(const tok_words *words, uint64_t low, uint64_t high)
+{
+    const uint64_t rest = (high & 0xFFFFFFFF) | high >> 56 << 32;
+    __builtin_prefetch(&words->slots[tok_word_hash(low, rest) >> words->shift]);
+}
+
 static inline int32_t tok_words_find(const tok_words *words, uint64_t low, uint64_t high, size_t n)
 {
     const uint64_t rest = (high & 0xFFFFFFFF) | (uint64_t)n << 32;
@@ -174,7 +181,7 @@ size_t tok_cut_before(const uint8_t *s, size_t n, size_t from, size_t at);
 /* The last line start in (from, at] that is a cut, or `from`. No added token without a line feed lies across it. */
 size_t tok_line_before(const uint8_t *s, size_t n, size_t from, size_t at);
 
-/* ---- merging (tok_bpe.c, tok_cjk.c, tok_long.c) ---- */
+/* ---- merging (tok_bpe.c, tok_kept.c, tok_merge.c, tok_cjk.c, tok_long.c) ---- */
 
 /* Where ids go; n counts on past capacity. */
 typedef struct tok_out {
@@ -202,25 +209,23 @@ typedef struct tok_entry {
 } tok_entry;
 
 #define TOK_CACHE_LOG2 19
-#define TOK_MANY_IDS (-2) /* in ids[0]: more than TOK_CACHED_IDS, see tok_kept */
+#define TOK_CACHE_SIZE (sizeof(tok_entry) << TOK_CACHE_LOG2)
+#define TOK_MANY_IDS (-2) /* in ids[0]: more than TOK_CACHED_IDS, see tok_kept.c */
 
-/* Longer pieces, and those that give more ids, are kept in 128 bytes. Chinese ones are not: they hardly ever come again. */
-#define TOK_KEPT_BYTES 62u
-#define TOK_KEPT_IDS 16u
-#define TOK_KEPT_LOG2 16
-
-typedef struct tok_kept {
-    uint8_t size; /* 0 = empty */
-    uint8_t n_ids;
-    uint8_t bytes[TOK_KEPT_BYTES];
-    int32_t ids[TOK_KEPT_IDS];
-} tok_kept;
+/* Longer pieces, and those that give more ids (tok_kept.c). */
+#define TOK_KEPT_BYTES 255u
+#define TOK_KEPT_LOG2 14 /* sets of eight heads */
+#define TOK_KEPT_SIZE ((size_t)64 << TOK_KEPT_LOG2)
+#define TOK_KEPT_ROOM ((size_t)8 << 20)
 
 /* What one encode call needs beside the tables. Owner: the call that took it; idle ones wait at the tokenizer. */
 typedef struct tok_scratch {
     struct tok_scratch *next;
     tok_entry *cache; /* [1 << TOK_CACHE_LOG2] */
-    tok_kept *kept;   /* [1 << TOK_KEPT_LOG2] */
+    uint64_t *kept;   /* heads, TOK_KEPT_SIZE bytes */
+    uint8_t *records; /* TOK_KEPT_ROOM bytes, the first n_records in use */
+    size_t n_records;
+    unsigned turn; /* which place of the cache to empty next */
     struct tok_symbol *symbols; /* this and the rest belong to tok_long.c, which makes them when they are needed */
     size_t n_symbols; /* capacity */
     struct tok_places *lists;
@@ -232,6 +237,12 @@ void *tok_alloc_huge(size_t bytes);
 
 tok_scratch *tok_scratch_new(void); /* NULL: out of memory */
 void tok_scratch_free(tok_scratch *scratch);
+
+/* `hash` is the tok_hash of a piece of at most TOK_KEPT_BYTES. tok_kept_emit gives its ids, false when it isn't kept; tok_kept_add
+ * keeps one that wasn't. */
+void tok_kept_request(const tok_scratch *scratch, uint64_t hash);
+bool tok_kept_emit(const tok_scratch *scratch, uint64_t hash, const uint8_t *s, size_t n, tok_out *out);
+void tok_kept_add(tok_scratch *scratch, uint64_t hash, const uint8_t *s, size_t n, const int32_t *ids, size_t n_ids);
 
 /* Encodes s[begin, end), plain text that is part of a buffer of n bytes. False when memory is short. */
 bool tok_encode_plain(const di_tokenizer *tok, tok_scratch *scratch, const uint8_t *s, size_t n, size_t begin, size_t end,
