@@ -165,7 +165,7 @@ static void evict_unit(kv_store *store)
 /* Leaves that give no slot are asked only when no other leaf is left, and then one of their ancestors gives it. */
 void kv_evict_page(kv_store *store)
 {
-    while (store->pages.count[KV_FREE] == 0 && store->pages.victims.n > 0) {
+    while (store->pages.count[KV_FREE] == 0) {
         evict_unit(store);
     }
 }
@@ -227,9 +227,6 @@ void kv_snapshot_use(kv_unit *unit, bool resume)
 void kv_evict_state(kv_store *store)
 {
     kv_heap *const victims = &store->states.victims;
-    if (victims->n == 0) {
-        return;
-    }
     kv_unit *weakest;
     kv_unit *least = unit_of_snapshot(victims->items[0]);
     uint64_t value = snapshot_value(least, &weakest);
