@@ -163,7 +163,7 @@ static void find(batch *b, const di_tokenizer *tok, const tok_scratch *scratch)
 }
 
 /* Ids of the short pieces that were not found. */
-static void merge_missed(batch *b, const di_tokenizer *tok)
+static void merge_missed(batch *b, const di_tokenizer *tok, tok_scratch *scratch)
 {
     for (size_t k = 0; k < b->n_missed; k++) {
         const size_t i = b->missed[k];
@@ -178,6 +178,7 @@ static void merge_missed(batch *b, const di_tokenizer *tok)
         }
         if (n_ids > TOK_CACHED_IDS) {
             own->ids[0] = TOK_MANY_IDS;
+            tok_kept_add(scratch, tok_hash(s, n), s, n, ids, n_ids);
         }
     }
 }
@@ -229,7 +230,7 @@ bool tok_encode_plain(const di_tokenizer *tok, tok_scratch *scratch, const uint8
         b.n = tok->cut(tok, s, end, b.begin, b.ends, BATCH);
         request(&b, scratch, n);
         find(&b, tok, scratch);
-        merge_missed(&b, tok);
+        merge_missed(&b, tok, scratch);
         if (!write_ids(&b, tok, scratch, out)) {
             return false;
         }

@@ -239,7 +239,7 @@ tok_scratch *tok_scratch_new(void); /* NULL: out of memory */
 void tok_scratch_free(tok_scratch *scratch);
 
 /* `hash` is the tok_hash of a piece of at most TOK_KEPT_BYTES. tok_kept_emit gives its ids, false when it isn't kept; tok_kept_add
- * keeps one that wasn't. */
+ * keeps one, which may be there already. */
 void tok_kept_request(const tok_scratch *scratch, uint64_t hash);
 bool tok_kept_emit(const tok_scratch *scratch, uint64_t hash, const uint8_t *s, size_t n, tok_out *out);
 void tok_kept_add(tok_scratch *scratch, uint64_t hash, const uint8_t *s, size_t n, const int32_t *ids, size_t n_ids);

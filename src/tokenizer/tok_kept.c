@@ -44,8 +44,10 @@ bool tok_kept_emit(const tok_scratch *scratch, uint64_t hash, const uint8_t *s, 
         memcpy(&head, place, sizeof head);
         const uint8_t *const ids = place + sizeof head;
         if (head.n_bytes == n && memcmp(ids + head.n_ids * sizeof *out->ids, s, n) == 0) {
-            const size_t room = out->n < out->capacity ? out->capacity - out->n : 0;
-            memcpy(out->ids + out->n, ids, (head.n_ids < room ? head.n_ids : room) * sizeof *out->ids);
+            if (out->n < out->capacity) { /* else there may be no memory at all */
+                const size_t room = out->capacity - out->n;
+                memcpy(out->ids + out->n, ids, (head.n_ids < room ? head.n_ids : room) * sizeof *out->ids);
+            }
             out->n += head.n_ids;
             return true;
         }

@@ -3,7 +3,7 @@
 #include "tok_support.h"
 
 #define ROUNDS 3000
-#define MAX_PIECE 100u
+#define MAX_PIECE 300u
 
 static void caches_change_nothing(void **state)
 {
