@@ -55,6 +55,42 @@ static size_t replace_invalid(const uint8_t *s, size_t n, uint8_t *out)
     return written;
 }
 
+/* A character of three bytes whose first byte allows any continuation: all but U+0800-0FFF and the surrogates' row. */
+static inline bool plain_three(const uint8_t *s)
+{
+    uint32_t four;
+    memcpy(&four, s, sizeof four);
+    return (four & 0xC0C0F0) == 0x8080E0 && s[0] != 0xE0 && s[0] != 0xED;
+}
+
+static inline bool eight_ascii(const uint8_t *s)
+{
+    uint64_t eight;
+    memcpy(&eight, s, sizeof eight);
+    return (eight & 0x8080808080808080u) == 0;
+}
+
+/* utf8_valid_prefix, quick also in text whose characters have three bytes. */
+size_t tok_valid_prefix(const uint8_t *s, size_t n)
+{
+    size_t i = 0;
+    while (i < n) {
+        while (n - i >= sizeof(uint32_t) && plain_three(s + i)) {
+            i += 3;
+        }
+        while (n - i >= sizeof(uint64_t) && eight_ascii(s + i)) {
+            i += sizeof(uint64_t);
+        }
+        uint32_t cp;
+        const int length = i < n ? utf8_decode(s + i, n - i, &cp) : 0;
+        if (length <= 0) {
+            break;
+        }
+        i += (size_t)length;
+    }
+    return i;
+}
+
 typedef struct encoding {
     const di_tokenizer *tok;
     tok_scratch *scratch;
@@ -99,7 +135,7 @@ di_status di_tokenizer_encode(const di_tokenizer *tokenizer, const char *text, s
     const uint8_t *s = (const uint8_t *)text;
     uint8_t *clean = NULL;
     tok_out out = {.ids = ids, .capacity = capacity};
-    if (utf8_valid_prefix(s, n) != n) {
+    if (tok_valid_prefix(s, n) != n) {
         clean = ar_calloc(n, 3);
         if (clean == NULL) {
             return err_memory(err, "text", 3 * n);

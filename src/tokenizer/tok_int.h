@@ -308,7 +308,7 @@ static inline uint32_t tok_seam(uint32_t left, uint32_t right)
 static inline bool tok_seam_closed(const di_tokenizer *tok, uint32_t left, uint32_t right)
 {
     const uint32_t bit = tok_seam(left, right);
-    return (tok->seams[bit / 64] >> bit % 64 & 1) == 0 && tok->cjk[left] != TOK_NONE && tok->cjk[right] != TOK_NONE;
+    return ((tok->seams[bit / 64] >> bit % 64 & 1) == 0) & (tok->cjk[left] != TOK_NONE) & (tok->cjk[right] != TOK_NONE);
 }
 
 /* True when the character at s is in the CJK set, and so every character of its piece is. */
@@ -332,6 +332,9 @@ static inline int32_t tok_cjk_token(const di_tokenizer *tok, const uint8_t *s, s
     const uint32_t i = n >= TOK_CJK_BYTES ? tok_cjk_index(s) : TOK_N_CJK;
     return i < TOK_N_CJK ? tok->cjk[i] : TOK_NONE;
 }
+
+/* Length of the longest prefix that is valid UTF-8. */
+size_t tok_valid_prefix(const uint8_t *s, size_t n);
 
 /* Encodes s[begin, end), which is part of a buffer of n bytes, valid UTF-8, between two cuts; with DI_ENCODE_SPECIAL in `flags`
  * added tokens too (tok_encode.c). False when memory is short. */

@@ -11,7 +11,6 @@
 #include "core/arith.h"
 #include "core/err.h"
 #include "core/pool.h"
-#include "core/utf8.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -81,7 +80,7 @@ static void validate(void *arg, size_t begin, size_t end, int thread)
     for (size_t i = begin; i < end; i++) {
         const size_t from = character_start(j, i * CHUNK_BYTES);
         const size_t to = character_start(j, (i + 1) * CHUNK_BYTES);
-        if (utf8_valid_prefix(j->s + from, to - from) != to - from) {
+        if (tok_valid_prefix(j->s + from, to - from) != to - from) {
             atomic_store(&j->invalid, true);
         }
     }

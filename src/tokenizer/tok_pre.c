@@ -207,7 +207,8 @@ size_t tok_piece_end(const uint8_t *s, size_t n, size_t i)
     return piece(s, n, i);
 }
 
-/* A run of common ideographs with its closed seams, and the letters behind it. */
+/* A run of common ideographs with its closed seams, and the letters behind it. Whether a seam is closed can't be predicted, so each is
+ * stored and counted if it is. */
 static size_t cut_ideographs(const di_tokenizer *tok, const uint8_t *s, size_t n, size_t begin, uint32_t *ends, size_t max)
 {
     size_t count = 0;
@@ -215,11 +216,10 @@ static size_t cut_ideographs(const di_tokenizer *tok, const uint8_t *s, size_t n
     size_t i = begin + TOK_CJK_BYTES;
     while (n - i >= TOK_CJK_BYTES && common_ideograph(s + i)) {
         const uint32_t right = tok_cjk_index(s + i);
-        if (tok_seam_closed(tok, left, right)) {
-            ends[count++] = (uint32_t)i;
-            if (count == max) {
-                return count;
-            }
+        ends[count] = (uint32_t)i;
+        count += tok_seam_closed(tok, left, right);
+        if (count == max) {
+            return count;
         }
         left = right;
         i += TOK_CJK_BYTES;
