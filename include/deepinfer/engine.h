@@ -28,6 +28,7 @@ typedef struct di_engine_options {
     int64_t max_tokens;   /* longest sequence; 0 = the model's limit */
     di_trace_fn trace;    /* NULL = off; with it every layer runs for every token. Called on the thread that steps */
     void *trace_user;
+    int64_t kv_bytes;     /* memory for KV, taken as it is used: pages and states of sequences, the prefix cache; 0 = a quarter of RAM */
 } di_engine_options;
 
 DI_API void di_engine_options_default(di_engine_options *out); /* the same as all zero */
@@ -48,7 +49,23 @@ typedef struct di_engine_stats {
 
 DI_API void di_engine_get_stats(const di_engine *engine, di_engine_stats *out);
 
-/* Errors: DI_E_MEMORY. */
+typedef struct di_kv_stats {
+    int64_t bytes;          /* taken from the budget so far */
+    int64_t pages;          /* in the budget, of 128 tokens each */
+    int64_t pages_used;     /* by sequences */
+    int64_t pages_cached;   /* by the prefix cache alone: given up when pages are needed */
+    int64_t states;         /* in the budget: fixed parts of sequences, snapshots of the prefix cache */
+    int64_t states_used;
+    int64_t states_cached;
+    int64_t lookup_tokens;  /* sums over all sequences that use the prefix cache: tokens of prompts */
+    int64_t matched_tokens; /* that the cache knows */
+    int64_t resumed_tokens; /* that did not have to run */
+    int64_t pages_evicted;
+} di_kv_stats;
+
+DI_API void di_engine_get_kv_stats(const di_engine *engine, di_kv_stats *out);
+
+/* Errors: DI_E_MEMORY (no KV memory left for another one). */
 DI_API di_status di_sequence_new(di_engine *engine, di_sequence **out, di_error *err);
 DI_API void di_sequence_free(di_sequence *sequence); /* at any time, also with tokens queued; not after its engine was closed */
 
@@ -65,6 +82,13 @@ typedef struct di_input {
 } di_input;
 
 DI_API di_status di_sequence_feed_input(di_sequence *sequence, const di_input *input, di_error *err);
+
+/* Lets the sequence use the engine's prefix cache: what the first feed has in common with earlier sequences of the same salt does not run
+ * again, and what this one computes is kept for later ones while there is room. No result changes by a bit. Feed the whole prompt at once.
+ * Salt [n]: who may share, NULL and 0 = everybody without one. Sequences with images or di_sequence_keep_logits go without. Before the
+ * first feed (else DI_E_STATE). Errors: DI_E_MEMORY. */
+DI_API di_status di_sequence_use_cache(di_sequence *sequence, const void *salt, size_t n, di_error *err);
+DI_API int64_t di_sequence_cached(const di_sequence *sequence); /* tokens of the prompt that did not have to run */
 
 /* Wanted logits: by default those of the last fed token only. With `all` each later fed token's logits are kept. Errors: DI_E_STATE
  * while tokens are queued. */

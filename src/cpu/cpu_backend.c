@@ -114,6 +114,7 @@ const ops_backend cpu_backend = {
     .mem_free = ref_mem_free,
     .upload = ref_copy,
     .download = ref_copy,
+    .copy = ref_copy,
     .weight_load = weight_load,
     .weight_free = weight_free,
     .embed = ref_embed,

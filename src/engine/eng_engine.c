@@ -7,9 +7,12 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define DEFAULT_CHUNK 256
 #define MAX_CHUNK 65536
+#define SLOT_ALIGN 64
+#define MAX_SLOTS (1 << 24)
 
 static di_status check_options(const di_model *model, const di_engine_options *o, di_engine *e, di_error *err)
 {
@@ -18,6 +21,9 @@ static di_status check_options(const di_model *model, const di_engine_options *o
     }
     if (o->chunk_tokens < 0 || o->chunk_tokens > MAX_CHUNK) {
         return err_set(err, DI_E_ARGUMENT, "chunk_tokens is %d: must be 0 (default %d) to %d", o->chunk_tokens, DEFAULT_CHUNK, MAX_CHUNK);
+    }
+    if (o->kv_bytes < 0) {
+        return err_set(err, DI_E_ARGUMENT, "kv_bytes is %lld: must be 0 (a quarter of the memory) or more", (long long)o->kv_bytes);
     }
     if (o->max_tokens < 0 || o->max_tokens > mdl_config_of(model)->max_positions) {
         return err_set(err, DI_E_ARGUMENT, "max_tokens is %lld: the model's limit is %d", (long long)o->max_tokens,
@@ -33,6 +39,41 @@ void di_engine_options_default(di_engine_options *out)
 {
     *out = (di_engine_options){.backend = NULL};
 }
+
+/* --- KV memory --------------------------------------------------------------------------------------------------------- */
+
+static void *slab_alloc(void *user, size_t bytes) { return mdl_alloc(user, bytes); }
+static void slab_free(void *user, void *p) { mdl_free(user, p); }
+
+/* A quarter of this machine's memory. Nothing is taken before it is used. */
+static int64_t default_kv_bytes(void)
+{
+    const int64_t pages = sysconf(_SC_PHYS_PAGES);
+    const int64_t page = sysconf(_SC_PAGE_SIZE);
+    return pages > 0 && page > 0 ? pages / 4 * page : (int64_t)1 << 30;
+}
+
+/* An eighth of the budget is for states, which running sequences and snapshots share, the rest for pages. */
+static di_status open_kv(di_engine *e, const di_engine_options *o, di_error *err)
+{
+    const mdl_layout *const l = mdl_runner_layout(e->runner);
+    const int64_t bytes = o->kv_bytes > 0 ? o->kv_bytes : default_kv_bytes();
+    const size_t page_bytes = l->page_bytes > 0 ? l->page_bytes : SLOT_ALIGN; /* a model without global KV */
+    const int64_t states = bytes / 8 / (int64_t)l->state_bytes;
+    const int64_t pages = (bytes - bytes / 8) / (int64_t)page_bytes;
+    kv_options k = {.page_bytes = page_bytes,
+                    .state_bytes = l->state_bytes,
+                    .max_pages = pages < MAX_SLOTS ? pages : MAX_SLOTS,
+                    .max_states = states < MAX_SLOTS ? states : MAX_SLOTS,
+                    .memory = {.alloc = slab_alloc, .free = slab_free, .user = e->runner}};
+    if (states < 1 || pages < 1) {
+        return err_set(err, DI_E_ARGUMENT, "kv_bytes is %lld: a sequence needs %zu bytes fixed and %zu for each %d tokens",
+                       (long long)bytes, l->state_bytes, page_bytes, KV_UNIT_TOKENS);
+    }
+    return kv_store_new(&k, &e->kv, err);
+}
+
+/* --- Opening ----------------------------------------------------------------------------------------------------------- */
 
 di_status di_engine_open(const di_model *model, const di_engine_options *options, di_engine **out, di_error *err)
 {
@@ -60,6 +101,9 @@ di_status di_engine_open(const di_model *model, const di_engine_options *options
         status = mdl_runner_new(model, &r, &e->runner, err);
     }
     if (status == DI_OK) {
+        status = open_kv(e, o, err);
+    }
+    if (status == DI_OK) {
         e->n_threads = mdl_runner_threads(e->runner);
         e->items = ar_calloc((size_t)e->chunk, sizeof *e->items);
         e->in_step = ar_calloc((size_t)e->chunk, sizeof *e->in_step);
@@ -83,6 +127,7 @@ void di_engine_close(di_engine *e)
     while (e->first != NULL) {
         di_sequence_free(e->first);
     }
+    kv_store_free(e->kv);
     mdl_runner_free(e->runner);
     free(e->items);
     free(e->in_step);
@@ -96,24 +141,47 @@ void di_engine_get_stats(const di_engine *e, di_engine_stats *out)
 {
     *out = (di_engine_stats){.n_steps = e->n_steps, .n_tokens = e->n_tokens, .n_threads = e->n_threads};
     for (const di_sequence *s = e->first; s != NULL; s = s->next) {
-        out->sequence_bytes += (int64_t)mdl_seq_bytes(&s->caches);
+        const mdl_layout *const l = mdl_runner_layout(e->runner);
+        out->sequence_bytes += (int64_t)(l->state_bytes + (size_t)s->cache.n_pages * l->page_bytes);
     }
+}
+
+void di_engine_get_kv_stats(const di_engine *e, di_kv_stats *out)
+{
+    kv_counters k;
+    kv_get_counters(e->kv, &k);
+    *out = (di_kv_stats){.bytes = (int64_t)k.bytes,
+                         .pages = k.pages_used + k.pages_cached + k.pages_free + k.pages_absent,
+                         .pages_used = k.pages_used,
+                         .pages_cached = k.pages_cached,
+                         .states = k.states_used + k.states_cached + k.states_free + k.states_absent,
+                         .states_used = k.states_used,
+                         .states_cached = k.states_cached,
+                         .lookup_tokens = k.lookup_tokens,
+                         .matched_tokens = k.matched_tokens,
+                         .resumed_tokens = e->resumed_tokens,
+                         .pages_evicted = k.pages_evicted};
 }
 
 /* --- The step ---------------------------------------------------------------------------------------------------------- */
 
+/* Tokens that the pass leaves for later ones lie before `target`: the end of what was fed, or the place where the prompt is cut because a
+ * snapshot is due, which makes every layer finish there (model.md 4.2). */
 static void add_item(di_engine *e, di_sequence *s, int32_t n, int32_t *n_items)
 {
     const eng_queue *q = &s->queue;
-    size_t hidden = (size_t)e->c->hidden;
-    int64_t after = (int64_t)eng_queued(s) - n;
+    const size_t hidden = (size_t)e->c->hidden;
+    const int64_t end = s->caches.n_tokens + n;
+    const int64_t total = di_sequence_length(s);
+    const int64_t target = s->caches.n_tokens < s->cache.stop ? s->cache.stop : total;
+    const int64_t after = target - end;
     e->items[*n_items] = (mdl_item){.seq = &s->caches,
                                     .ids = q->ids + q->begin,
                                     .in_image = q->in_image != NULL ? q->in_image + q->begin : NULL,
                                     .embed = q->embed != NULL ? q->embed + q->begin * hidden : NULL,
                                     .n = n,
                                     .n_after = after,
-                                    .n_logits = s->keep_all ? (int32_t)(n + after) : 1};
+                                    .n_logits = s->keep_all ? (int32_t)(n + after) : target == total ? 1 : 0};
     e->in_step[(*n_items)++] = s;
 }
 
@@ -129,6 +197,8 @@ static int32_t plan_step(di_engine *e, int32_t *n_items)
                 continue;
             }
             int32_t n = queued < (size_t)left ? (int32_t)queued : left;
+            const int64_t from = s->caches.n_tokens;
+            n = (int32_t)(eng_cache_limit(&s->cache, &s->caches, from, from + n) - from);
             add_item(e, s, n, n_items);
             left -= n;
         }
@@ -186,6 +256,7 @@ static void finish_step(di_engine *e, int32_t n_items)
             s->n_logits = (int32_t)(kept + want);
             row += want * vocab;
         }
+        eng_cache_update(&s->cache, &s->caches, e->items[i].n_after == 0);
     }
 }
 

@@ -11,7 +11,7 @@ di_status di_sequence_new(di_engine *e, di_sequence **out, di_error *err)
     if (s == NULL) {
         return err_memory(err, "sequence", sizeof *s);
     }
-    di_status status = mdl_seq_init(e->runner, &s->caches, err);
+    di_status status = eng_cache_init(&s->cache, e->kv, e->runner, &s->caches, err);
     if (status != DI_OK) {
         free(s);
         return status;
@@ -39,7 +39,7 @@ void di_sequence_free(di_sequence *s)
     di_engine *e = s->engine;
     *(s->previous != NULL ? &s->previous->next : &e->first) = s->next;
     *(s->next != NULL ? &s->next->previous : &e->last) = s->previous;
-    mdl_seq_fini(&s->caches);
+    eng_cache_fini(&s->cache, &s->caches, !s->failed);
     eng_sampler_free(s->sampler);
     queue_free(&s->queue);
     free(s->logits);
@@ -105,24 +105,8 @@ static di_status queue_reserve(di_sequence *s, const di_input *in, di_error *err
     return DI_OK;
 }
 
-di_status di_sequence_feed_input(di_sequence *s, const di_input *in, di_error *err)
+static void enqueue(di_sequence *s, const di_input *in)
 {
-    di_status status = usable(s, err);
-    if (status == DI_OK) {
-        status = check_input(s, in, err);
-    }
-    if (status == DI_OK) {
-        status = mdl_seq_reserve(&s->caches, di_sequence_length(s) + (int64_t)in->n, err);
-    }
-    if (status == DI_OK) {
-        status = queue_reserve(s, in, err);
-    }
-    for (size_t i = 0; status == DI_OK && s->sampler != NULL && i < in->n; i++) {
-        eng_sampler_accept(s->sampler, in->ids[i], true);
-    }
-    if (status != DI_OK || in->n == 0) {
-        return status;
-    }
     eng_queue *q = &s->queue;
     size_t hidden = (size_t)s->engine->c->hidden;
     if (eng_queued(s) == 0) {
@@ -140,6 +124,58 @@ di_status di_sequence_feed_input(di_sequence *s, const di_input *in, di_error *e
         memcpy(q->embed + q->end * hidden, in->embed, in->n * hidden * sizeof *q->embed);
     }
     q->end += in->n;
+}
+
+/* KV for n more tokens; the first ones of a sequence that uses the prefix cache are looked up. *skip = how many need not run. Nothing has
+ * changed on failure. */
+static di_status reserve(di_sequence *s, const int32_t *ids, size_t n, size_t *skip, di_error *err)
+{
+    const int64_t length = di_sequence_length(s);
+    int64_t start = 0;
+    *skip = 0;
+    di_status status = eng_cache_note(&s->cache, ids, n, err);
+    if (status == DI_OK && length == 0) {
+        status = eng_cache_find(&s->cache, &s->caches, &start, err);
+    }
+    if (status == DI_OK) {
+        status = eng_cache_reserve(&s->cache, &s->caches, length + (int64_t)n, err);
+    }
+    if (status != DI_OK && length == 0) {
+        eng_cache_reset(&s->cache, &s->caches);
+    } else if (status != DI_OK) {
+        eng_cache_forget(&s->cache, n);
+    } else {
+        *skip = (size_t)start;
+        s->engine->resumed_tokens += start;
+    }
+    return status;
+}
+
+di_status di_sequence_feed_input(di_sequence *s, const di_input *in, di_error *err)
+{
+    size_t skip = 0;
+    di_status status = usable(s, err);
+    if (status == DI_OK) {
+        status = check_input(s, in, err);
+    }
+    if (status != DI_OK || in->n == 0) {
+        return status;
+    }
+    if (in->in_image != NULL || in->embed != NULL || s->keep_all) {
+        eng_cache_leave(&s->cache);
+    }
+    status = queue_reserve(s, in, err);
+    if (status == DI_OK) {
+        status = reserve(s, in->ids, in->n, &skip, err);
+    }
+    if (status != DI_OK) {
+        return status;
+    }
+    for (size_t i = 0; s->sampler != NULL && i < in->n; i++) {
+        eng_sampler_accept(s->sampler, in->ids[i], true);
+    }
+    enqueue(s, in);
+    s->queue.begin += skip;
     return DI_OK;
 }
 
@@ -147,6 +183,16 @@ di_status di_sequence_feed(di_sequence *s, const int32_t *ids, size_t n, di_erro
 {
     return di_sequence_feed_input(s, &(di_input){.ids = ids, .n = n}, err);
 }
+
+di_status di_sequence_use_cache(di_sequence *s, const void *salt, size_t n, di_error *err)
+{
+    if (di_sequence_length(s) > 0) {
+        return err_set(err, DI_E_STATE, "the prefix cache is used from the first token on: call this before feeding");
+    }
+    return eng_cache_activate(&s->cache, salt, n, err);
+}
+
+int64_t di_sequence_cached(const di_sequence *s) { return s->cache.cached; }
 
 di_status di_sequence_keep_logits(di_sequence *s, bool all, di_error *err)
 {

@@ -2,6 +2,7 @@
 #ifndef ENGINE_ENGINE_INT_H
 #define ENGINE_ENGINE_INT_H
 
+#include "engine/eng_cache.h"
 #include "engine/eng_sample.h"
 #include "engine/engine.h"
 #include "model/model.h"
@@ -21,6 +22,7 @@ struct di_sequence {
     di_sequence *next; /* in the engine's list, oldest first */
     di_sequence *previous;
     mdl_seq caches;
+    eng_cache cache;      /* the memory of `caches`, and its way through the prefix tree */
     eng_queue queue;
     eng_sampler *sampler; /* NULL until sampling is first used */
     bool keep_all;        /* logits of every token, not only the last */
@@ -35,6 +37,7 @@ struct di_engine {
     const mdl_config *c;
     const ops_backend *backend;
     mdl_runner *runner;
+    kv_store *kv;
     di_sequence *first;
     di_sequence *last;
     int32_t chunk;
@@ -47,6 +50,7 @@ struct di_engine {
     int32_t logits_capacity;
     int64_t n_steps;
     int64_t n_tokens;
+    int64_t resumed_tokens; /* that prefix hits saved */
 };
 
 /* Number of queued tokens. */

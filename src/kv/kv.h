@@ -62,6 +62,8 @@ void *kv_data(const kv_slot *slot);
 bool kv_hold(kv_slot *slot);
 void kv_drop(kv_store *store, kv_slot *slot); /* one less; NULL is ignored */
 bool kv_shared(const kv_slot *slot);          /* more than one reference: copy before writing */
+void kv_set_tag(kv_slot *slot, uint32_t tag); /* a note of the slot's owner about its contents; 0 when it is taken */
+uint32_t kv_tag(const kv_slot *slot);
 
 /* ---- the tree ---- */
 

@@ -56,6 +56,7 @@ struct kv_slot { /* owner: its slab */
     kv_unit *unit;      /* whose page or snapshot it is, NULL = not in the tree */
     kv_slot *next_free;
     int64_t refs;       /* the tree's included */
+    uint32_t tag;
     kv_standing standing;
 };
 

@@ -203,6 +203,16 @@ bool kv_shared(const kv_slot *slot)
     return slot->refs > 1;
 }
 
+void kv_set_tag(kv_slot *slot, uint32_t tag)
+{
+    slot->tag = tag;
+}
+
+uint32_t kv_tag(const kv_slot *slot)
+{
+    return slot->tag;
+}
+
 /* ---- promises ---- */
 
 bool kv_reserve(kv_store *store, int64_t n_pages, int64_t n_states)

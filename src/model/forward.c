@@ -8,6 +8,7 @@
 #include "ops/formats.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct forward {
@@ -82,14 +83,6 @@ static void keep_last(forward *f, int32_t layer, int64_t more)
 
 /* --- Input ------------------------------------------------------------------------------------------------------------- */
 
-static void push_recent(mdl_seq *seq, int32_t id, int32_t max_ngram)
-{
-    int32_t n = seq->n_recent < max_ngram ? seq->n_recent : max_ngram - 1;
-    memmove(seq->recent + 1, seq->recent, (size_t)n * sizeof *seq->recent);
-    seq->recent[0] = id;
-    seq->n_recent = n + 1;
-}
-
 /* H = ngram_hash(ids), once per forward (3.5.3). Host layout as on the device: [engram layer][max_rows, columns]. */
 static void hash_row(forward *f, mdl_seq *seq, int32_t id, bool in_image, int32_t row)
 {
@@ -99,7 +92,7 @@ static void hash_row(forward *f, mdl_seq *seq, int32_t id, bool in_image, int32_
     if (e->n_layers == 0) {
         return;
     }
-    push_recent(seq, mdl_engram_id(e, id, in_image), e->max_ngram);
+    mdl_seq_push_recent(seq, mdl_engram_id(e, id, in_image), e->max_ngram);
     mdl_engram_hash(e, seq->recent, seq->n_recent, rows);
     size_t n = (size_t)e->n_columns;
     for (int32_t l = 0; l < e->n_layers; l++) {
@@ -259,15 +252,32 @@ static void attention_inputs(forward *f, int32_t layer)
                                                .kv = r->b.kv});
 }
 
+/* Where the rows of KV sources go: into the pages, for frozen tokens into the scratch page. Uses kv_seqs, which is free until the window
+ * rows are known. */
+static const ops_seq *written_seqs(forward *f)
+{
+    mdl_runner *r = f->r;
+    bool any = false;
+    for (int32_t i = 0; i < f->n_items; i++) {
+        const mdl_seq *seq = f->items[i].seq;
+        const bool frozen = seq->n_tokens <= seq->n_frozen; /* n_tokens is that behind the pass */
+        r->kv_seqs[i] = r->seqs[i];
+        r->kv_seqs[i].pages = frozen ? r->scratch_pages : r->seqs[i].pages;
+        any = any || frozen;
+    }
+    return any ? r->kv_seqs : r->seqs;
+}
+
 /* KV sources: latents of the completed groups -> index keys and compressed KV (3.7.1). */
 static void compress(forward *f, int32_t layer)
 {
     mdl_runner *r = f->r;
     const mdl_config *c = r->c;
+    const ops_seq *const seqs = written_seqs(f);
     const mdl_compressor_weights *w = &r->w.layers[layer].compressor;
     r->ops->compress(r->dev, &(ops_compress_args){.n_rows = f->n_rows,
                                                  .n_seqs = f->n_items,
-                                                 .seqs = r->seqs,
+                                                 .seqs = seqs,
                                                  .ratio = c->ratio[layer],
                                                  .hidden = c->hidden,
                                                  .head_dim = c->head_dim,
@@ -537,11 +547,41 @@ static void layer_pass(forward *f, int32_t layer)
     mdl_trace_send(r, layer, "pre_out", DI_F32, r->b.pre, 2, f->n_rows, c->hc, 0);
 }
 
+/* The scratch page, with the first pass that needs it. */
+static di_status reserve_scratch(forward *f, di_error *err)
+{
+    mdl_runner *r = f->r;
+    bool any = false;
+    for (int32_t i = 0; i < f->n_items; i++) {
+        any = any || f->items[i].seq->n_tokens < f->items[i].seq->n_frozen;
+    }
+    if (!any || r->scratch_pages != NULL) {
+        return DI_OK;
+    }
+    const size_t n = (size_t)((r->max_tokens + MDL_PAGE_TOKENS - 1) / MDL_PAGE_TOKENS);
+    uint8_t *const page = r->layout.page_bytes > 0 ? mdl_alloc(r, r->layout.page_bytes) : NULL;
+    uint8_t **const pages = ar_calloc(n, sizeof *pages);
+    if ((page == NULL && r->layout.page_bytes > 0) || pages == NULL) {
+        mdl_free(r, page);
+        free(pages);
+        return err_memory(err, "scratch page", r->layout.page_bytes + n * sizeof *pages);
+    }
+    for (size_t i = 0; i < n; i++) {
+        pages[i] = page;
+    }
+    r->scratch_page = page;
+    r->scratch_pages = pages;
+    return DI_OK;
+}
+
 static di_status run_pass(forward *f, float *logits, int32_t *n_logits, di_error *err)
 {
     mdl_runner *r = f->r;
     int32_t i_engram = 0;
-    di_status status = embed(f, err);
+    di_status status = reserve_scratch(f, err);
+    if (status == DI_OK) {
+        status = embed(f, err);
+    }
     if (status != DI_OK) {
         return status;
     }

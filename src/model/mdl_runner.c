@@ -228,8 +228,10 @@ void mdl_runner_free(mdl_runner *r)
     if (r == NULL) {
         return;
     }
+    free(r->scratch_pages);
     if (r->dev != NULL) {
         free_buffers(r);
+        r->ops->mem_free(r->dev, r->scratch_page);
         if (r->w.layers != NULL) {
             each_matrix(r, drop_matrix, NULL);
         }

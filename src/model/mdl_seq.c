@@ -1,36 +1,28 @@
-/* mdl_seq.c - the caches of one sequence: a fixed block and pages that are added as it grows. Owner: whoever called mdl_seq_init;
- * used by the runner's thread only. */
+/* mdl_seq.c - the caches of one sequence: a state and pages that its owner lends. Used by the runner's thread only. */
 #include "core/core.h"
 #include "model/model_int.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-di_status mdl_seq_init(mdl_runner *r, mdl_seq *seq, di_error *err)
+void mdl_seq_init(mdl_runner *r, mdl_seq *seq, uint8_t *state)
 {
-    *seq = (mdl_seq){.runner = r};
-    seq->state = r->ops->mem_alloc(r->dev, r->layout.state_bytes);
-    return seq->state != NULL ? DI_OK : err_memory(err, "sequence state", r->layout.state_bytes);
+    *seq = (mdl_seq){.runner = r, .state = state};
 }
 
 void mdl_seq_fini(mdl_seq *seq)
 {
-    mdl_runner *r = seq->runner;
-    if (r == NULL) {
-        return;
-    }
-    for (int32_t i = 0; i < seq->n_pages; i++) {
-        r->ops->mem_free(r->dev, seq->pages[i]);
-    }
     free(seq->pages);
-    r->ops->mem_free(r->dev, seq->state);
     *seq = (mdl_seq){0};
 }
 
-static di_status grow_list(mdl_seq *seq, int32_t need, di_error *err)
+di_status mdl_seq_reserve(mdl_seq *seq, int32_t n_pages, di_error *err)
 {
+    if (n_pages <= seq->page_capacity) {
+        return DI_OK;
+    }
     int32_t capacity = seq->page_capacity > 0 ? seq->page_capacity : 8;
-    while (capacity < need) {
+    while (capacity < n_pages) {
         capacity *= 2;
     }
     uint8_t **pages = realloc(seq->pages, (size_t)capacity * sizeof *pages);
@@ -42,31 +34,38 @@ static di_status grow_list(mdl_seq *seq, int32_t need, di_error *err)
     return DI_OK;
 }
 
-di_status mdl_seq_reserve(mdl_seq *seq, int64_t n_tokens, di_error *err)
+void mdl_seq_add_page(mdl_seq *seq, uint8_t *page)
 {
-    mdl_runner *r = seq->runner;
-    if (n_tokens > r->max_tokens) {
-        return err_set(err, DI_E_LIMIT, "%lld tokens are more than the context of %lld", (long long)n_tokens, (long long)r->max_tokens);
-    }
-    int32_t need = r->layout.page_bytes > 0 ? (int32_t)((n_tokens + MDL_PAGE_TOKENS - 1) / MDL_PAGE_TOKENS) : 0;
-    if (need > seq->page_capacity) {
-        di_status status = grow_list(seq, need, err);
-        if (status != DI_OK) {
-            return status;
-        }
-    }
-    while (seq->n_pages < need) {
-        uint8_t *page = r->ops->mem_alloc(r->dev, r->layout.page_bytes);
-        if (page == NULL) {
-            return err_memory(err, "sequence page", r->layout.page_bytes);
-        }
-        seq->pages[seq->n_pages++] = page;
-    }
-    return DI_OK;
+    seq->pages[seq->n_pages++] = page;
 }
 
-size_t mdl_seq_bytes(const mdl_seq *seq)
+void mdl_seq_resume(mdl_seq *seq, const int32_t *ids, int64_t start, int64_t n_frozen)
 {
-    const mdl_layout *l = &seq->runner->layout;
-    return l->state_bytes + (size_t)seq->n_pages * l->page_bytes;
+    const mdl_engram *e = &seq->runner->model->engram;
+    const int64_t from = start > MDL_MAX_NGRAM ? start - MDL_MAX_NGRAM : 0;
+    for (int64_t t = from; t < start && e->n_layers > 0; t++) {
+        mdl_seq_push_recent(seq, mdl_engram_id(e, ids[t], false), e->max_ngram);
+    }
+    seq->n_tokens = start;
+    seq->n_frozen = n_frozen;
+}
+
+/* Engram looks at the last max_ngram compressed ids. */
+void mdl_seq_push_recent(mdl_seq *seq, int32_t id, int32_t max_ngram)
+{
+    const int32_t n = seq->n_recent < max_ngram ? seq->n_recent : max_ngram - 1;
+    memmove(seq->recent + 1, seq->recent, (size_t)n * sizeof *seq->recent);
+    seq->recent[0] = id;
+    seq->n_recent = n + 1;
+}
+
+void mdl_copy_state(mdl_runner *r, void *dst, const void *src) { r->ops->copy(r->dev, dst, src, r->layout.state_bytes); }
+void *mdl_alloc(mdl_runner *r, size_t bytes) { return r->ops->mem_alloc(r->dev, bytes); }
+void mdl_free(mdl_runner *r, void *memory) { r->ops->mem_free(r->dev, memory); }
+
+int64_t mdl_halo(const mdl_runner *r) { return r->c->window + (int64_t)(r->c->n_layers - 1) * (r->c->window - 1); }
+
+int64_t mdl_decoder_reach(const mdl_runner *r, int64_t n_logits)
+{
+    return n_logits + (int64_t)(r->c->n_layers - r->decoder_start) * (r->c->window - 1);
 }

@@ -33,22 +33,40 @@ void mdl_runner_free(mdl_runner *r);
 const mdl_layout *mdl_runner_layout(const mdl_runner *r);
 int32_t mdl_runner_threads(const mdl_runner *r);
 
+/* Device memory is the caller's: one state (layout.state_bytes) and pages (layout.page_bytes) in order, whatever they held before. */
 typedef struct mdl_seq {
     mdl_runner *runner;
     int64_t n_tokens;   /* tokens whose effect is in the caches */
+    int64_t n_frozen;   /* rows of tokens before this are in the pages already and are not written again */
     uint8_t *state;     /* device: fixed part */
-    uint8_t **pages;    /* device pages; host array */
+    uint8_t **pages;    /* device pages; host array, owned */
     int32_t n_pages;
     int32_t page_capacity;
     int32_t recent[MDL_MAX_NGRAM]; /* compressed Engram ids of the last tokens, newest first */
     int32_t n_recent;
 } mdl_seq;
 
-di_status mdl_seq_init(mdl_runner *r, mdl_seq *seq, di_error *err);
+void mdl_seq_init(mdl_runner *r, mdl_seq *seq, uint8_t *state);
 void mdl_seq_fini(mdl_seq *seq);
-/* Makes room for n_tokens tokens in all. Errors: DI_E_LIMIT, DI_E_MEMORY. */
-di_status mdl_seq_reserve(mdl_seq *seq, int64_t n_tokens, di_error *err);
-size_t mdl_seq_bytes(const mdl_seq *seq);
+/* Room in the list of pages. Errors: DI_E_MEMORY. */
+di_status mdl_seq_reserve(mdl_seq *seq, int32_t n_pages, di_error *err);
+void mdl_seq_add_page(mdl_seq *seq, uint8_t *page); /* within what was reserved */
+
+/* An empty sequence goes on behind `start` tokens that others have computed: pages hold the rows of n_frozen >= start tokens; the state
+ * is a copy of what a sequence has behind `start` tokens, or anything when at least mdl_halo tokens lie between. ids[n_frozen] are
+ * the tokens, text only. Passes must end at n_frozen. */
+void mdl_seq_resume(mdl_seq *seq, const int32_t *ids, int64_t start, int64_t n_frozen);
+
+/* Copies a state within the device. */
+void mdl_copy_state(mdl_runner *r, void *dst, const void *src);
+void *mdl_alloc(mdl_runner *r, size_t bytes); /* device memory, zeroed, NULL when there is none */
+void mdl_free(mdl_runner *r, void *memory);
+
+/* Tokens to recompute so that the windows of all layers are exact (model.md 4.2, 4.4): 5,081 as released. */
+int64_t mdl_halo(const mdl_runner *r);
+/* When at least that many tokens follow, the windows that decoder layers had before them do not matter (model.md 4.2): 2,414 as released
+ * for one wanted row. */
+int64_t mdl_decoder_reach(const mdl_runner *r, int64_t n_logits);
 
 /* Consecutive tokens of one sequence. */
 typedef struct mdl_item {

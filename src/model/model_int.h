@@ -67,6 +67,8 @@ struct mdl_runner {
     ops_seq *seqs;    /* [max_rows] rows going on */
     ops_seq *kv_seqs; /* [max_rows] rows with window KV in this layer */
     ops_move *moves;  /* [max_rows] */
+    uint8_t *scratch_page;   /* device; where rows go that are not to be written; allocated at first use */
+    uint8_t **scratch_pages; /* as many as the longest sequence has, all the same */
     int32_t *host_ids;
     int64_t *host_pos;
     uint8_t *host_text;
@@ -74,6 +76,9 @@ struct mdl_runner {
     int64_t *host_hash;
     bool failed;      /* an allocation inside the pass failed */
 };
+
+/* The compressed id of the token that is fed next (3.5.3). */
+void mdl_seq_push_recent(mdl_seq *seq, int32_t id, int32_t max_ngram);
 
 /* Sends one tensor to the trace. `data` is device memory; dims beyond n_dims are ignored. */
 void mdl_trace_send(mdl_runner *r, int32_t layer, const char *name, di_dtype dtype, const void *data, int32_t n_dims, int64_t d0,

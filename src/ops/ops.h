@@ -335,6 +335,7 @@ typedef struct ops_backend {
     void (*mem_free)(ops_device *dev, void *memory);
     void (*upload)(ops_device *dev, void *dst, const void *src_host, size_t bytes);
     void (*download)(ops_device *dev, void *dst_host, const void *src, size_t bytes);
+    void (*copy)(ops_device *dev, void *dst, const void *src, size_t bytes); /* within the device, not overlapping */
     /* Prepares a weight for the stages (may set packed). Called once a matrix, before any stage uses it. */
     di_status (*weight_load)(ops_device *dev, ops_matrix *matrix, ops_weight_use use, di_error *err);
     void (*weight_free)(ops_device *dev, ops_matrix *matrix);

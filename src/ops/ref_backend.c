@@ -182,6 +182,7 @@ const ops_backend ref_backend = {
     .mem_free = ref_mem_free,
     .upload = ref_copy,
     .download = ref_copy,
+    .copy = ref_copy,
     .weight_load = ref_weight_load,
     .weight_free = ref_weight_free,
     .embed = ref_embed,

@@ -8,7 +8,7 @@
 #include <limits.h>
 #include <stdio.h>
 
-enum { N_PROMPT = 40, N_NEW = 6, HIDDEN_MAX = 4096 };
+enum { N_PROMPT = 40, N_CACHED = 130, N_NEW = 6, HIDDEN_MAX = 4096 };
 
 static di_model *model;
 static di_model_info info;
@@ -18,15 +18,17 @@ typedef struct setting {
     int32_t n_threads;
     int32_t chunk;
     bool images; /* some tokens of the prompt have given embedding rows */
+    bool cache;  /* the prefix cache is used: a unit fills and is published */
 } setting;
 
 static di_status start_sequence(di_engine *engine, const setting *how, di_sequence **out, di_error *err)
 {
     static uint16_t rows[N_PROMPT * HIDDEN_MAX]; /* zero: any value will do */
     static const di_logit_bias bias[] = {{5, 1.0f}, {6, -1.0f}};
-    int32_t ids[N_PROMPT];
-    uint8_t in_image[N_PROMPT] = {0};
-    for (int32_t i = 0; i < N_PROMPT; i++) {
+    int32_t ids[N_CACHED];
+    uint8_t in_image[N_CACHED] = {0};
+    const size_t n = how->cache ? N_CACHED : N_PROMPT;
+    for (int32_t i = 0; i < N_CACHED; i++) {
         ids[i] = (i * 37 + 11) % info.vocab_size;
         in_image[i] = i >= 10 && i < 20;
     }
@@ -48,19 +50,19 @@ static di_status start_sequence(di_engine *engine, const setting *how, di_sequen
         status = di_sequence_set_sampling(*out, &sampling, err);
     }
     if (status == DI_OK) {
-        status = di_sequence_keep_logits(*out, true, err);
+        status = how->cache ? di_sequence_use_cache(*out, "salt", 4, err) : di_sequence_keep_logits(*out, true, err);
     }
     if (status == DI_OK && how->images) {
         const di_input input = {.ids = ids, .n = N_PROMPT, .in_image = in_image, .embed = rows};
         return di_sequence_feed_input(*out, &input, err);
     }
-    return status == DI_OK ? di_sequence_feed(*out, ids, N_PROMPT, err) : status;
+    return status == DI_OK ? di_sequence_feed(*out, ids, n, err) : status;
 }
 
 static di_status open_engine(const setting *how, di_engine **out, di_error *err)
 {
     const di_engine_options options = {
-        .backend = how->backend, .n_threads = how->n_threads, .chunk_tokens = how->chunk, .max_tokens = 128};
+        .backend = how->backend, .n_threads = how->n_threads, .chunk_tokens = how->chunk, .max_tokens = 256};
     return di_engine_open(model, &options, out, err);
 }
 
@@ -88,10 +90,11 @@ static void generating(void **state)
 {
     (void)state;
     const setting all[] = {
-        {"ref", 1, 7, false},
-        {"ref", 2, 64, true},
-        {"auto", 1, 64, false},
-        {"auto", 2, 7, true},
+        {"ref", 1, 7, false, false},
+        {"ref", 2, 64, true, false},
+        {"auto", 1, 64, false, false},
+        {"auto", 2, 7, true, false},
+        {"auto", 1, 64, false, true},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         torture_all(all[i].backend, generate, &all[i], 40);
@@ -161,7 +164,7 @@ static bool persevere(di_sequence *sequence, long k, int32_t *ids)
 static void what_failed_can_be_repeated(void **state)
 {
     (void)state;
-    const setting how = {"auto", 2, 16, false};
+    const setting how = {"auto", 2, 16, false, false};
     int32_t wanted[N_NEW] = {-1};
     di_error err;
     memset(live, 0, sizeof live);

@@ -1,0 +1,329 @@
+/* eng_cache.c - see eng_cache.h. */
+#include "engine/eng_cache.h"
+
+#include "core/core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+_Static_assert(KV_UNIT_TOKENS == MDL_PAGE_TOKENS, "a unit is a page");
+
+di_status eng_cache_init(eng_cache *c, kv_store *store, mdl_runner *r, mdl_seq *seq, di_error *err)
+{
+    *c = (eng_cache){.store = store};
+    c->state = kv_take_state(store, false);
+    if (c->state == NULL) {
+        return err_set(err, DI_E_MEMORY, "out of memory: no KV state is left for another sequence (free one, or raise kv_bytes)");
+    }
+    mdl_seq_init(r, seq, kv_data(c->state));
+    return DI_OK;
+}
+
+static void drop_pages(eng_cache *c)
+{
+    for (int32_t i = c->n_pages; i-- > 0;) { /* from the end: heads of prefixes stay longest */
+        kv_drop(c->store, c->pages[i]);
+    }
+    c->n_pages = 0;
+    kv_unpin(c->store, c->unit);
+    c->unit = NULL;
+    c->n_units = 0;
+}
+
+void eng_cache_reset(eng_cache *c, mdl_seq *seq)
+{
+    drop_pages(c);
+    seq->n_pages = 0;
+    seq->n_tokens = 0;
+    seq->n_frozen = 0;
+    seq->n_recent = 0;
+    c->n_ids = 0;
+    c->n_prompt = 0;
+    c->stop = 0;
+    c->cached = 0;
+}
+
+void eng_cache_leave(eng_cache *c)
+{
+    c->active = false;
+    c->publishing = false;
+    c->stop = 0;
+}
+
+void eng_cache_fini(eng_cache *c, mdl_seq *seq, bool whole)
+{
+    if (whole && c->rolling != NULL && c->publishing && c->rolling_at == c->n_units * KV_UNIT_TOKENS) {
+        kv_attach_snapshot(c->store, c->unit, c->rolling);
+    }
+    kv_drop(c->store, c->rolling);
+    drop_pages(c);
+    kv_drop(c->store, c->state);
+    kv_unreserve(c->store, c->pages_promised, c->states_promised);
+    mdl_seq_fini(seq);
+    free(c->pages);
+    free(c->salt);
+    free(c->ids);
+    *c = (eng_cache){.store = NULL};
+}
+
+di_status eng_cache_activate(eng_cache *c, const void *salt, size_t size, di_error *err)
+{
+    char *const copy = malloc(size > 0 ? size : 1);
+    if (copy == NULL) {
+        return err_memory(err, "cache salt", size);
+    }
+    if (size > 0) {
+        memcpy(copy, salt, size);
+    }
+    free(c->salt);
+    c->salt = copy;
+    c->salt_size = size;
+    c->active = true;
+    c->publishing = true;
+    return DI_OK;
+}
+
+/* ---- pages ---- */
+
+static di_status grow_list(eng_cache *c, mdl_seq *seq, int64_t n, di_error *err)
+{
+    if (n > INT32_MAX / 2) {
+        return err_set(err, DI_E_LIMIT, "%lld pages in one sequence", (long long)n);
+    }
+    di_status status = mdl_seq_reserve(seq, (int32_t)n, err);
+    if (status != DI_OK || n <= c->capacity) {
+        return status;
+    }
+    int32_t capacity = c->capacity > 0 ? c->capacity : 8;
+    while (capacity < n) {
+        capacity *= 2;
+    }
+    kv_slot **const pages = realloc(c->pages, (size_t)capacity * sizeof(kv_slot *));
+    if (pages == NULL) {
+        return err_memory(err, "page list", (size_t)capacity * sizeof(kv_slot *));
+    }
+    c->pages = pages;
+    c->capacity = capacity;
+    return DI_OK;
+}
+
+static void add_page(eng_cache *c, mdl_seq *seq, kv_slot *page)
+{
+    c->pages[c->n_pages++] = page;
+    mdl_seq_add_page(seq, kv_data(page));
+}
+
+di_status eng_cache_reserve(eng_cache *c, mdl_seq *seq, int64_t n_tokens, di_error *err)
+{
+    if (mdl_runner_layout(seq->runner)->page_bytes == 0) {
+        return DI_OK;
+    }
+    const int64_t need = (n_tokens + KV_UNIT_TOKENS - 1) / KV_UNIT_TOKENS;
+    const di_status status = grow_list(c, seq, need, err);
+    if (status != DI_OK) {
+        return status;
+    }
+    while (c->n_pages < need) {
+        kv_slot *const page = kv_take_page(c->store, c->pages_promised > 0);
+        if (page == NULL) {
+            return err_set(err, DI_E_MEMORY, "out of memory: no KV page is left for %lld tokens (free a sequence, or raise kv_bytes)",
+                           (long long)n_tokens);
+        }
+        c->pages_promised -= c->pages_promised > 0 ? 1 : 0;
+        add_page(c, seq, page);
+    }
+    return DI_OK;
+}
+
+di_status eng_cache_note(eng_cache *c, const int32_t *ids, size_t n, di_error *err)
+{
+    if (!c->active) {
+        return DI_OK;
+    }
+    if (c->n_ids + n > c->ids_capacity) {
+        const size_t capacity = (c->n_ids + n) * 2;
+        int32_t *const grown = realloc(c->ids, capacity * sizeof *grown);
+        if (grown == NULL) {
+            return err_memory(err, "token ids", capacity * sizeof *grown);
+        }
+        c->ids = grown;
+        c->ids_capacity = capacity;
+    }
+    memcpy(c->ids + c->n_ids, ids, n * sizeof *ids);
+    c->n_ids += n;
+    return DI_OK;
+}
+
+void eng_cache_forget(eng_cache *c, size_t n)
+{
+    c->n_ids -= c->active ? n : 0;
+}
+
+/* ---- look-up ---- */
+
+static kv_salt salt_of(const eng_cache *c) { return (kv_salt){.data = c->salt, .size = c->salt_size}; }
+
+/* The deepest unit of the match whose snapshot serves a prompt of n tokens; *units counts up to it. */
+static kv_unit *find_snapshot(const kv_match *m, const mdl_seq *seq, int64_t n, int64_t *units)
+{
+    kv_unit *unit = m->last;
+    for (*units = m->n_units; unit != NULL; unit = kv_parent(unit), --*units) {
+        const kv_slot *const snapshot = kv_unit_snapshot(unit);
+        const int64_t left = n - *units * KV_UNIT_TOKENS;
+        if (snapshot != NULL && (kv_tag(snapshot) == ENG_STATE_WHOLE || left >= mdl_decoder_reach(seq->runner, 1))) {
+            return unit;
+        }
+    }
+    return NULL;
+}
+
+/* Shares the pages of the match, which is pinned. */
+static void hold_pages(eng_cache *c, mdl_seq *seq, const kv_match *m)
+{
+    const kv_unit *unit = m->last;
+    for (int64_t i = m->n_units; i-- > 0; unit = kv_parent(unit)) {
+        kv_slot *const page = kv_unit_page(unit);
+        (void)kv_hold(page); /* never refused below a pin */
+        c->pages[i] = page;
+    }
+    for (int64_t i = 0; i < m->n_units; i++) {
+        mdl_seq_add_page(seq, kv_data(c->pages[i]));
+    }
+    c->n_pages = (int32_t)m->n_units;
+}
+
+/* Copies the snapshot into the sequence's state. */
+static bool take_snapshot(const eng_cache *c, const mdl_seq *seq, const kv_unit *unit)
+{
+    kv_slot *const snapshot = kv_unit_snapshot(unit);
+    if (!kv_hold(snapshot)) {
+        return false;
+    }
+    mdl_copy_state(seq->runner, kv_data(c->state), kv_data(snapshot));
+    kv_drop(c->store, snapshot);
+    return true;
+}
+
+di_status eng_cache_find(eng_cache *c, mdl_seq *seq, int64_t *start, di_error *err)
+{
+    const int64_t n = (int64_t)c->n_ids;
+    kv_match m;
+    *start = 0;
+    if (!c->active) {
+        return DI_OK;
+    }
+    c->n_prompt = n;
+    c->stop = n / KV_UNIT_TOKENS * KV_UNIT_TOKENS;
+    kv_find(c->store, salt_of(c), c->ids, n, NULL, n - 1, &m);
+    if (m.n_units == 0) {
+        return DI_OK;
+    }
+    const di_status status = grow_list(c, seq, m.n_units, err);
+    if (status != DI_OK || !kv_pin(m.last)) {
+        return status; /* a refused pin is a miss */
+    }
+    int64_t units;
+    const kv_unit *const resume = find_snapshot(&m, seq, n, &units);
+    const int64_t matched = m.n_units * KV_UNIT_TOKENS;
+    const int64_t halo = (mdl_halo(seq->runner) + 1) / 2 * 2; /* starts at an even position */
+    hold_pages(c, seq, &m);
+    c->unit = m.last;
+    c->n_units = m.n_units;
+    if (resume != NULL && units * KV_UNIT_TOKENS >= matched - halo && take_snapshot(c, seq, resume)) {
+        *start = units * KV_UNIT_TOKENS;
+    } else if (matched > halo) {
+        *start = matched - halo;
+    }
+    mdl_seq_resume(seq, c->ids, *start, matched);
+    c->stop = c->stop > matched ? c->stop : 0;
+    c->cached = *start;
+    return DI_OK;
+}
+
+/* ---- passes ---- */
+
+int64_t eng_cache_limit(const eng_cache *c, const mdl_seq *seq, int64_t position, int64_t end)
+{
+    if (position < seq->n_frozen && end > seq->n_frozen) {
+        end = seq->n_frozen;
+    }
+    if (position < c->stop) {
+        const int64_t next = (position / ENG_SNAPSHOT_TOKENS + 1) * ENG_SNAPSHOT_TOKENS;
+        const int64_t due = next < c->stop ? next : c->stop;
+        end = end < due ? end : due;
+    }
+    return end;
+}
+
+/* Another sequence was first: its page takes the place of the own one, which nobody else holds. Giving that back makes room for the
+ * reference, so that it can't be refused. */
+static void share_page(eng_cache *c, mdl_seq *seq, int64_t i, const kv_unit *unit)
+{
+    kv_slot *const theirs = kv_unit_page(unit);
+    if (theirs != c->pages[i] && !kv_shared(c->pages[i])) {
+        kv_drop(c->store, c->pages[i]);
+        (void)kv_hold(theirs);
+        c->pages[i] = theirs;
+        seq->pages[i] = kv_data(theirs);
+    }
+}
+
+static bool publish_next(eng_cache *c, mdl_seq *seq)
+{
+    const int64_t i = c->n_units;
+    kv_unit *const unit = kv_publish(c->store, c->unit, salt_of(c), c->ids + i * KV_UNIT_TOKENS, NULL, c->pages[i]);
+    if (unit == NULL) {
+        return false;
+    }
+    share_page(c, seq, i, unit);
+    if (!kv_pin(unit)) {
+        return false;
+    }
+    kv_unpin(c->store, c->unit);
+    c->unit = unit;
+    c->n_units++;
+    return true;
+}
+
+static void snapshot(eng_cache *c, const mdl_seq *seq, uint32_t tag)
+{
+    kv_slot *const state = kv_take_state(c->store, false);
+    if (state == NULL) {
+        return; /* the prefix stays without it */
+    }
+    mdl_copy_state(seq->runner, kv_data(state), kv_data(c->state));
+    kv_set_tag(state, tag);
+    kv_attach_snapshot(c->store, c->unit, state);
+    kv_drop(c->store, state);
+}
+
+/* One copy that moves along with the output. */
+static void roll(eng_cache *c, const mdl_seq *seq)
+{
+    if (c->rolling == NULL) {
+        c->rolling = kv_take_state(c->store, false);
+    }
+    if (c->rolling != NULL) {
+        mdl_copy_state(seq->runner, kv_data(c->rolling), kv_data(c->state));
+        kv_set_tag(c->rolling, ENG_STATE_WHOLE);
+        c->rolling_at = seq->n_tokens;
+    }
+}
+
+void eng_cache_update(eng_cache *c, mdl_seq *seq, bool whole)
+{
+    while (c->publishing && (c->n_units + 1) * KV_UNIT_TOKENS <= seq->n_tokens) {
+        c->publishing = publish_next(c, seq);
+    }
+    const bool at_unit = seq->n_tokens > 0 && seq->n_tokens == c->n_units * KV_UNIT_TOKENS;
+    if (!c->publishing || !at_unit || seq->n_tokens < seq->n_frozen) {
+        return;
+    }
+    if (seq->n_tokens > c->n_prompt && whole) {
+        roll(c, seq);
+    } else if (seq->n_tokens > c->n_prompt) {
+        return;
+    } else if (seq->n_tokens == c->stop || seq->n_tokens % ENG_SNAPSHOT_TOKENS == 0) {
+        snapshot(c, seq, whole ? ENG_STATE_WHOLE : ENG_STATE_PARTIAL);
+    }
+}

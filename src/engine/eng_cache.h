@@ -1,0 +1,72 @@
+/* eng_cache.h - where a sequence keeps its KV: a state and pages of the engine's store, and its way through the prefix tree (kv.h).
+ *
+ * A sequence that uses the cache resumes behind the longest prefix that is known: from a snapshot, or by recomputing the dependency halo
+ * (model.md 4.4); rows of matched units are read, never written again. Its own units are published as they fill, with snapshots at the last
+ * unit end of the prompt, every ENG_SNAPSHOT_TOKENS of it, and at the last unit end of the output. Results are bit for bit those of a
+ * sequence that had to compute everything. */
+#ifndef ENGINE_ENG_CACHE_H
+#define ENGINE_ENG_CACHE_H
+
+#include "kv/kv.h"
+#include "model/model.h"
+
+#define ENG_SNAPSHOT_TOKENS 2048
+
+/* Tags of states. A snapshot in the middle of a prompt has no decoder windows: it serves a prompt that goes on long enough behind it. */
+enum { ENG_STATE_PARTIAL, ENG_STATE_WHOLE };
+
+typedef struct eng_cache {
+    kv_store *store;
+    kv_slot *state;
+    kv_slot **pages;       /* [n_pages] beside the model's list */
+    int32_t n_pages;
+    int32_t capacity;
+    int64_t pages_promised; /* left of what admission promised */
+    int64_t states_promised;
+    bool active;            /* uses the tree */
+    bool publishing;        /* and adds to it */
+    char *salt;
+    size_t salt_size;
+    int32_t *ids;           /* [n_ids] fed so far, while active */
+    size_t n_ids;
+    size_t ids_capacity;
+    int64_t n_prompt;       /* tokens that were looked up */
+    kv_unit *unit;          /* pinned: the last one matched or published */
+    int64_t n_units;        /* up to it */
+    kv_slot *rolling;       /* state behind `unit`, while decoding */
+    int64_t rolling_at;     /* its position */
+    int64_t stop;           /* prefill is cut here, where a snapshot is due; 0 = nowhere */
+    int64_t cached;         /* tokens that did not have to run */
+} eng_cache;
+
+/* Takes a state. Errors: DI_E_MEMORY. */
+di_status eng_cache_init(eng_cache *c, kv_store *store, mdl_runner *r, mdl_seq *seq, di_error *err);
+/* `whole`: the sequence ends well, and its last snapshot may be kept. */
+void eng_cache_fini(eng_cache *c, mdl_seq *seq, bool whole);
+
+/* Before the first token. Errors: DI_E_MEMORY. */
+di_status eng_cache_activate(eng_cache *c, const void *salt, size_t size, di_error *err);
+
+/* Pages for n_tokens tokens in all. Errors: DI_E_MEMORY (what was taken stays). */
+di_status eng_cache_reserve(eng_cache *c, mdl_seq *seq, int64_t n_tokens, di_error *err);
+
+/* Notes tokens that are fed, and takes the last n back. Errors: DI_E_MEMORY. */
+di_status eng_cache_note(eng_cache *c, const int32_t *ids, size_t n, di_error *err);
+void eng_cache_forget(eng_cache *c, size_t n);
+
+/* Looks up what was noted, the whole prompt, when the cache is in use. *start = tokens that need not run. Errors: DI_E_MEMORY. */
+di_status eng_cache_find(eng_cache *c, mdl_seq *seq, int64_t *start, di_error *err);
+
+/* As before the first token: nothing matched, no pages, nothing noted. */
+void eng_cache_reset(eng_cache *c, mdl_seq *seq);
+
+/* From here on the sequence holds what has no key (images, logits of every row): it neither looks up nor publishes. */
+void eng_cache_leave(eng_cache *c);
+
+/* Where the pass must end that begins at `position` (exclusive), at most `end`. */
+int64_t eng_cache_limit(const eng_cache *c, const mdl_seq *seq, int64_t position, int64_t end);
+
+/* After a pass: publishes what has filled, takes snapshots that are due. `whole`: decoder windows are complete. */
+void eng_cache_update(eng_cache *c, mdl_seq *seq, bool whole);
+
+#endif
