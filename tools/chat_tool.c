@@ -1,0 +1,182 @@
+/* chat_tool.c - see chat_tool.h. The pipes are served by one poll loop, so that neither side waits for the other however much is
+ * written. */
+#include "chat_tool.h"
+
+#include "core/core.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define READ_BYTES 65536
+
+extern char **environ;
+
+/* Bytes of NAME in "NAME=COMMAND"; 0 when there is none. */
+static size_t name_size(const char *entry)
+{
+    size_t n = 0;
+    while (isalnum((unsigned char)entry[n]) || entry[n] == '_' || entry[n] == '-') {
+        n++;
+    }
+    return entry[n] == '=' ? n : 0;
+}
+
+const char *chat_tool_command(const cli_list *commands, const char *name)
+{
+    const char *general = NULL;
+    for (size_t i = 0; i < commands->n; i++) {
+        const char *entry = commands->items[i];
+        const size_t n = name_size(entry);
+        if (n == 0) {
+            general = entry;
+        } else if (n == strlen(name) && memcmp(entry, name, n) == 0) {
+            return entry + n + 1;
+        }
+    }
+    return general;
+}
+
+/* The environment with DI_TOOL in front; the array is malloc'ed, its strings are not. */
+static char **make_environment(char *di_tool)
+{
+    size_t n = 0;
+    while (environ[n] != NULL) {
+        n++;
+    }
+    char **out = ar_calloc(n + 2, sizeof *out);
+    if (out != NULL) {
+        out[0] = di_tool;
+        size_t k = 1;
+        for (size_t i = 0; i < n; i++) {
+            if (strncmp(environ[i], "DI_TOOL=", 8) != 0) {
+                out[k++] = environ[i];
+            }
+        }
+    }
+    return out;
+}
+
+/* The child gets an ordinary Ctrl-C again: this program blocks it, and ignores closed pipes. */
+static int spawn(const char *command, char **environment, int in, int out, pid_t *child)
+{
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attributes;
+    sigset_t none;
+    sigset_t usual;
+    sigemptyset(&none);
+    sigemptyset(&usual);
+    sigaddset(&usual, SIGPIPE);
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_adddup2(&files, in, STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&files, out, STDOUT_FILENO);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &usual);
+    char *const argv[] = {(char *)(uintptr_t)"sh", (char *)(uintptr_t)"-c", (char *)(uintptr_t)command, NULL};
+    const int error = posix_spawn(child, "/bin/sh", &files, &attributes, argv, environment);
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&files);
+    return error;
+}
+
+static void close_pipe_end(int *fd)
+{
+    if (*fd >= 0) {
+        close(*fd);
+    }
+    *fd = -1;
+}
+
+/* Writes the arguments and reads the result until the child has closed its output. */
+static di_status exchange(int *to, int *from, const buf *arguments, buf *result, di_error *err)
+{
+    size_t written = 0;
+    while (*from >= 0) {
+        struct pollfd fds[2] = {{.fd = *from, .events = POLLIN}, {.fd = *to, .events = POLLOUT}};
+        if (written == arguments->size) {
+            close_pipe_end(to);
+            fds[1].fd = -1;
+        }
+        if (poll(fds, 2, -1) < 0 && errno != EINTR) {
+            return err_set_errno(err, errno, "tool command");
+        }
+        if (fds[1].revents != 0) {
+            const ssize_t n = write(*to, arguments->data + written, arguments->size - written);
+            written = n >= 0 ? written + (size_t)n : errno == EAGAIN ? written : arguments->size; /* it may not want to read them */
+        }
+        if (fds[0].revents != 0) {
+            char bytes[READ_BYTES];
+            const ssize_t n = read(*from, bytes, sizeof bytes);
+            if (n <= 0) {
+                close_pipe_end(from);
+            } else if (!buf_append(result, bytes, (size_t)n)) {
+                return err_memory(err, "result of a tool", result->size);
+            }
+        }
+    }
+    return DI_OK;
+}
+
+static void put_end(buf *result, const char *name, int how)
+{
+    if (result->size > 0 && result->data[result->size - 1] == '\n') {
+        result->data[--result->size] = '\0';
+    }
+    if (WIFEXITED(how) && WEXITSTATUS(how) == 0) {
+        return;
+    }
+    buf_printf(result, "%serror: %s ended with %s %d", result->size > 0 ? "\n" : "", name, WIFEXITED(how) ? "exit code" : "signal",
+               WIFEXITED(how) ? WEXITSTATUS(how) : WTERMSIG(how));
+}
+
+di_status chat_tool_run(const char *command, const char *name, const buf *arguments, buf *result, di_error *err)
+{
+    int in[2] = {-1, -1};
+    int out[2] = {-1, -1};
+    char *di_tool = NULL;
+    char **environment = NULL;
+    pid_t child;
+    int how = 0;
+    di_status status = DI_OK;
+    buf_clear(result);
+    if (asprintf(&di_tool, "DI_TOOL=%s", name) < 0 || (environment = make_environment(di_tool)) == NULL) {
+        status = err_memory(err, "environment", strlen(name));
+        goto out;
+    }
+    if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0 || fcntl(in[1], F_SETFL, O_NONBLOCK) != 0) {
+        status = err_set_errno(err, errno, "tool command");
+        goto out;
+    }
+    const int error = spawn(command, environment, in[0], out[1], &child);
+    if (error != 0) {
+        status = err_set_errno(err, error, "tool command /bin/sh");
+        goto out;
+    }
+    close_pipe_end(&in[0]);
+    close_pipe_end(&out[1]);
+    status = exchange(&in[1], &out[0], arguments, result, err);
+    close_pipe_end(&in[1]);
+    close_pipe_end(&out[0]);
+    while (waitpid(child, &how, 0) < 0 && errno == EINTR) {
+    }
+    if (status == DI_OK) {
+        put_end(result, name, how);
+    }
+out:
+    close_pipe_end(&in[0]);
+    close_pipe_end(&in[1]);
+    close_pipe_end(&out[0]);
+    close_pipe_end(&out[1]);
+    free(environment);
+    free(di_tool);
+    return status;
+}

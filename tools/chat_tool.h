@@ -1,0 +1,19 @@
+/* chat_tool.h - programs that answer tool calls of `deepinfer chat` (--tool-command).
+ *
+ * "NAME=COMMAND" serves the tool NAME, "COMMAND" every tool that has none of its own. The command runs in a shell: the arguments
+ * (JSON) on its standard input, the tool's name in DI_TOOL, its standard output is the result. */
+#ifndef TOOLS_CHAT_TOOL_H
+#define TOOLS_CHAT_TOOL_H
+
+#include "options.h"
+
+#include "core/buf.h"
+
+/* NULL when no entry serves the tool. */
+const char *chat_tool_command(const cli_list *commands, const char *name);
+
+/* Runs the command to its end. *result: its output without one newline at the end; when it fails, that and how it ended.
+ * Ctrl-C reaches the command. Errors: DI_E_IO (it can't be started), DI_E_MEMORY. */
+di_status chat_tool_run(const char *command, const char *name, const buf *arguments, buf *result, di_error *err);
+
+#endif
