@@ -263,6 +263,11 @@ di_status di_output_push_text(di_output *o, const char *text, size_t n, int64_t 
     return end(o, feed_bytes(o, text, n, 0), err);
 }
 
+static bool is_marker(const di_recipe *r, int32_t id)
+{
+    return id == r->id[REC_DSML] || id == r->id[REC_END_THINK];
+}
+
 static bool push_id(di_output *o, int32_t id, const di_token_logprobs *logprobs)
 {
     const di_recipe *const r = o->recipe;
@@ -273,7 +278,7 @@ static bool push_id(di_output *o, int32_t id, const di_token_logprobs *logprobs)
     if (logprobs != NULL && !rec_span_open(o, at, logprobs)) {
         return false;
     }
-    if (id == r->id[REC_DSML] || id == r->id[REC_END_THINK]) {
+    if (is_marker(r, id)) {
         if (o->n_cut != 0 && !feed_cut(o, REPLACEMENT, 3, n_spans)) {
             return false;
         }
@@ -301,9 +306,17 @@ di_status di_output_push_ids(di_output *o, const int32_t *ids, size_t n, const d
     if (status != DI_OK) {
         return status;
     }
+    if (o->finish != DI_FINISH_NONE) {
+        return DI_OK;
+    }
+    size_t i = 0;
     bool done = true;
-    for (size_t i = 0; i < n && done && o->finish == DI_FINISH_NONE; i++) {
+    for (; i < n && done && o->finish == DI_FINISH_NONE; i++) {
         done = push_id(o, ids[i], logprobs != NULL ? &logprobs[i] : NULL);
+    }
+    /* The rest of the run of ordinary ids in which a stop string ended counts with it, as does that of a text. */
+    for (; i < n && done && !is_marker(o->recipe, ids[i]); i++) {
+        count(o, 1);
     }
     return end(o, done, err);
 }
