@@ -25,6 +25,7 @@
 #define REC_MAX_STOPS 16
 #define REC_MAX_URL 8192
 #define REC_DEFAULT_BOUND 393216
+#define REC_DEFAULT_MEMORY ((size_t)1 << 30) /* bytes of one request */
 
 /* ---- strings ---- */
 
@@ -52,7 +53,7 @@ struct di_recipe {
     const di_tokenizer *tokenizer; /* NULL: text only */
     di_recipe_options options;     /* image_token and aliases are owned */
     rec_str spelling[REC_N_MARKERS];
-    int32_t id[REC_N_MARKERS]; /* -1: the tokenizer has none (image and grounding tokens only), or no tokenizer */
+    int32_t id[REC_N_MARKERS]; /* -1: the tokenizer has none (system, image and grounding tokens only), or no tokenizer */
 };
 
 /* ---- conversation (recipe.md 2.1) ---- */
@@ -156,6 +157,9 @@ struct di_request {
 /* "out of memory" or, when the arena's budget is what ended, DI_E_LIMIT with its size. Returns the status. */
 di_status rec_no_memory(const di_request *r, di_error *err);
 
+/* Bytes of the budget that nothing holds yet. */
+size_t rec_memory_left(const di_request *r);
+
 /* Parses text into a document that lives as long as the request. Depth REC_MAX_DEPTH, the last duplicate wins. */
 di_status rec_parse_json(di_request *r, const char *text, size_t size, const char *name, const js_value **root, di_error *err);
 
@@ -175,7 +179,7 @@ rec_str rec_join(di_request *r, rec_str a, const char *between, rec_str b);
 rec_message *rec_add_message(di_request *r, rec_role role);           /* appended to r->talk */
 rec_part *rec_add_text(di_request *r, rec_content *content, rec_str text);
 rec_part *rec_add_image(di_request *r, rec_content *content, const di_image_ref *image); /* V4: its replacement text */
-bool rec_content_empty(const rec_content *content);                   /* no image and no text byte */
+bool rec_content_empty(const rec_content *content);                   /* its text, parts joined, is empty */
 
 /* ---- readers: fill r->talk, r->inference, r->output, r->stream from r->body ---- */
 
@@ -197,7 +201,8 @@ typedef enum rec_json_style {
 } rec_json_style;
 
 bool rec_json_value(buf *out, const js_value *value, rec_json_style style); /* recipe.md 2.7; false when the buffer is full */
-bool rec_json_string(buf *out, const char *text, size_t size);              /* one JSON string, the same escapes in all styles */
+bool rec_json_string(buf *out, const char *text, size_t size);              /* UTF-8; the same escapes in all styles */
+bool rec_json_double(buf *out, double value, rec_json_style style);         /* finite; shortest digits that read back the same */
 
 /* ---- small dictionary of names (rec_names.c): string -> index, sized at the start, no input makes it slow ---- */
 
