@@ -156,20 +156,35 @@ static char *path_in(const char *variable, const char *folder, const char *name)
     return copy;
 }
 
+static di_tokenizer *open_at(const char *path)
+{
+    const di_tokenizer_options uncached = {.cache_dir = ""};
+    di_tokenizer *tokenizer = NULL;
+    di_error err;
+    if (di_tokenizer_open_with(path, &uncached, &tokenizer, &err) != DI_OK) {
+        fail_msg("%s", err.message);
+    }
+    return tokenizer;
+}
+
 di_tokenizer *out_tokenizer(void)
 {
     char *const path = path_in("DI_TOKENIZERS", "build/tokenizers", "v41_recipe.json");
     const char *const ci = getenv("CI");
-    const di_tokenizer_options uncached = {.cache_dir = ""};
     di_tokenizer *tokenizer = NULL;
-    di_error err;
     if (file_exists(path)) {
-        if (di_tokenizer_open_with(path, &uncached, &tokenizer, &err) != DI_OK) {
-            fail_msg("%s", err.message);
-        }
+        tokenizer = open_at(path);
     } else if (ci != NULL && strcmp(ci, "true") == 0) {
         fail_msg("v41_recipe.json is not there; tools/tokenizer/setup_tokenizers.py makes it");
     }
+    free(path);
+    return tokenizer;
+}
+
+di_tokenizer *out_demo(void)
+{
+    char *const path = path_in("", "models", "demo");
+    di_tokenizer *const tokenizer = open_at(path);
     free(path);
     return tokenizer;
 }
