@@ -77,6 +77,9 @@ di_status rec_choose_tool(di_request *r, rec_str name, di_error *err);
 /* Required or named choice with thinking. */
 di_status rec_check_choice(const di_request *r, di_error *err);
 
+/* After the choice: announcements of dropped tools go, and the one tool that must be called is listed (rec_announce.c). */
+void rec_settle_announced(di_request *r);
+
 /* Sets inference.constraint and output.{tools, in_tools, json, stage} from r->talk (3.1, 3.6, 2.10). Call last. */
 di_status rec_settle_output(di_request *r, di_error *err);
 
