@@ -46,7 +46,8 @@ di_status rec_read_model(di_request *r, di_error *err);
 di_status rec_read_max_tokens(di_request *r, const char *key, bool lower, di_error *err);
 /* temperature, top_p: range checks only. */
 di_status rec_read_sampling(di_request *r, di_error *err);
-/* The rules of the version, once thinking is known (3.1). */
+/* The rules of the version, once thinking and the listed tools are known (3.1). V4 in thinking mode with tools has top_p 0.95
+ * whatever was asked (the vectors), without them 1. Call after the choice of tools. */
 void rec_settle_sampling(di_request *r);
 di_status rec_read_stops(di_request *r, const char *key, bool allow_string, di_error *err);
 /* The effort names of 3.3; *off is set by "none". */
