@@ -68,11 +68,11 @@ static di_status image_url(di_request *r, const js_value *source, const rec_path
     return status == DI_OK ? rec_image_url(r, url, DI_DETAIL_HIGH, where, where, out, err) : status;
 }
 
-static di_status image_file(const js_value *source, const rec_path *at, const char *where, di_error *err)
+static di_status image_file(const di_request *r, const js_value *source, const rec_path *at, const char *where, di_error *err)
 {
     rec_str id;
     const di_status status = rec_need_string(source, at, "file_id", &id, err);
-    if (status != DI_OK) {
+    if (status != DI_OK || r->talk.version == DI_V4) {
         return status;
     }
     return err_set(err, DI_E_ARGUMENT, "%s: file_id is not supported. Pass the image as a base64 data url instead.", where);
@@ -92,7 +92,7 @@ static di_status read_image(rec_messages *x, const js_value *block, const rec_pa
     if (status == DI_OK) {
         status = kind == 0   ? image_base64(x->r, source, &source_at, where, &image, err)
                  : kind == 1 ? image_url(x->r, source, &source_at, where, &image, err)
-                             : image_file(source, &source_at, where, err);
+                             : image_file(x->r, source, &source_at, where, err);
     }
     if (status == DI_OK && rec_add_image(x->r, out, image) == NULL) {
         status = rec_no_memory(x->r, err);

@@ -88,6 +88,8 @@ di_status rec_messages_tools(rec_messages *x, di_error *err)
         const rec_path at = {&list_at, NULL, i};
         status = read_tool(x, js_at(list, i), &at, err);
     }
+    r->declared = x->tools;
+    r->n_declared = x->n_tools;
     size_t n_deferred = 0;
     for (size_t i = 0; i < x->n_tools; i++) {
         n_deferred += x->tools[i]->deferred ? 1 : 0;
@@ -136,11 +138,14 @@ static di_status read_choice(const rec_messages *x, rec_choice *out, rec_str *na
     return status;
 }
 
-static di_status check_tools(rec_messages *x, di_error *err)
+static di_status check_tools(const rec_messages *x, di_error *err)
 {
-    di_status status = rec_check_unique(x->r, x->tools, x->n_tools, err);
+    di_status status = DI_OK;
     for (size_t i = 0; status == DI_OK && i < x->n_tools; i++) {
         const rec_tool *const tool = x->tools[i];
+        if (rec_messages_find(x, tool->name) != tool) {
+            return err_set(err, DI_E_ARGUMENT, "Tool names must be unique.");
+        }
         status = tool->parameters != NULL
                      ? rec_check_tool_schema(tool->name, tool->parameters, err)
                      : err_set(err, DI_E_ARGUMENT,
@@ -156,8 +161,6 @@ di_status rec_messages_choice(rec_messages *x, di_error *err)
     rec_str name = REC_STR("");
     bool named;
     di_status status = read_choice(x, &choice, &name, &named, err);
-    r->declared = x->tools;
-    r->n_declared = x->n_tools;
     if (status == DI_OK && choice == REC_CHOICE_NONE) {
         r->talk.choice = REC_CHOICE_NONE;
     } else if (status == DI_OK && x->n_tools > 0) {

@@ -56,7 +56,8 @@ di_status rec_read_effort(const js_value *object, const rec_path *at, const char
 /* {"type": "enabled" | "adaptive" | "disabled"}. */
 di_status rec_read_thinking(const js_value *object, const char *key, bool *on, bool *present, di_error *err);
 
-/* Missing reasoning under reject_missing_reasoning; `field` is what the message names. */
+/* Missing reasoning under reject_missing_reasoning; `field` is what the message names. Of the turns after the last user message
+ * those with calls must have it, the others only in a request that declares tools (r->n_declared, before the choice). */
 di_status rec_check_reasoning(const di_request *r, const char *field, di_error *err);
 
 /* True when some message text holds "json" in any case of its ASCII letters. */

@@ -18,9 +18,8 @@ typedef struct rec_responses {
     rec_found *found;         /* [items]; V4.1 only, else NULL */
     rec_tool **tools;         /* [n_tools] declared ones, then those that a search found and nobody declared */
     size_t n_tools;
-    rec_names top;            /* names of tools outside namespaces -> by_name */
-    rec_tool **by_name;
-    rec_names used;           /* every name of a tool or a historical call */
+    rec_names used;           /* every name of a tool or a historical call; those outside namespaces come first */
+    rec_tool **by_name;       /* of `used`, as far as tools outside namespaces reach */
     rec_names bases;          /* name that was taken -> next number to try */
     uint64_t *next_number;
     rec_names pairs;          /* namespace and member -> pair_names */
@@ -30,6 +29,9 @@ typedef struct rec_responses {
 
 /* Reads `tools` and the tools of all tool search outputs into x->tools and x->found. */
 di_status rec_responses_tools(rec_responses *x, di_error *err);
+
+/* No tool before it has its name. Members of a namespace always get one of their own. */
+bool rec_responses_first(const rec_responses *x, const rec_tool *tool);
 
 /* The name in the prompt of a historical call in a namespace: the declared one, else a new one that stays. */
 di_status rec_responses_call_name(rec_responses *x, rec_str space, rec_str member, rec_str *out, di_error *err);

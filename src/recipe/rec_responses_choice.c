@@ -44,9 +44,12 @@ static di_status read_choice(rec_responses *x, choice *out, di_error *err)
 static di_status check_tools(rec_responses *x, di_error *err)
 {
     di_request *const r = x->r;
-    di_status status = rec_check_unique(r, x->tools, x->n_tools, err);
+    di_status status = DI_OK;
     for (size_t i = 0; status == DI_OK && i < x->n_tools; i++) {
         rec_tool *const tool = x->tools[i];
+        if (!rec_responses_first(x, tool)) {
+            return err_set(err, DI_E_ARGUMENT, "Tool names must be unique.");
+        }
         if (tool->parameters != NULL) {
             status = rec_check_tool_schema(tool->name, tool->parameters, err);
         }
@@ -62,8 +65,6 @@ di_status rec_responses_choice(rec_responses *x, di_error *err)
     di_request *const r = x->r;
     choice asked = {.kind = REC_CHOICE_AUTO};
     di_status status = read_choice(x, &asked, err);
-    r->declared = x->tools;
-    r->n_declared = x->n_tools;
     if (status == DI_OK && asked.kind == REC_CHOICE_NONE) {
         r->talk.choice = REC_CHOICE_NONE;
     } else if (status == DI_OK && x->n_tools > 0) {

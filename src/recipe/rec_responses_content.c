@@ -34,6 +34,9 @@ static di_status read_image(rec_responses *x, const js_value *block, const rec_p
     if (status != DI_OK) {
         return status;
     }
+    if (r->talk.version == DI_V4) {
+        return rec_add_image(r, out, NULL) != NULL ? DI_OK : rec_no_memory(r, err); /* V4 looks at no image */
+    }
     snprintf(text, sizeof text, "input[%zu].%s[%zu]", p.item, p.key, p.block);
     if (has_file) {
         return url.size > 0
@@ -43,9 +46,6 @@ static di_status read_image(rec_responses *x, const js_value *block, const rec_p
     }
     if (url.size == 0) {
         return err_set(err, DI_E_ARGUMENT, "%s: input_image must have image_url or file_id", text);
-    }
-    if (r->talk.version == DI_V4) {
-        return rec_add_image(r, out, NULL) != NULL ? DI_OK : rec_no_memory(r, err); /* the version has no images at all */
     }
     if (is_link(url) && url.size > REC_MAX_URL) {
         return err_set(err, DI_E_ARGUMENT,

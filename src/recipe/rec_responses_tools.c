@@ -144,6 +144,11 @@ static void keep_top(rec_responses *x, rec_tool *tool, rec_found *found)
     keep(x, tool, found);
 }
 
+bool rec_responses_first(const rec_responses *x, const rec_tool *tool)
+{
+    return tool->space.size > 0 || x->by_name[rec_names_find(&x->used, tool->name)] == tool;
+}
+
 static di_status check_name(rec_str name, const rec_path *at, di_error *err)
 {
     char text[128];
@@ -441,5 +446,7 @@ di_status rec_responses_tools(rec_responses *x, di_error *err)
     if (status == DI_OK) {
         status = name_members(x, err);
     }
+    x->r->declared = x->tools;
+    x->r->n_declared = x->n_tools;
     return status;
 }
