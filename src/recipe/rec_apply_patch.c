@@ -1,13 +1,15 @@
 /* rec_apply_patch.c - the function that the custom tool apply_patch becomes (recipe.md 3.4).
  *
- * The description is part of what the model was trained on: byte for byte as it stands, U+2011 hyphens included. */
+ * The description is part of what the model was trained on: byte for byte as it stands, U+2011 hyphens included. V4.1 has a blank
+ * line between its two parts, V4 has not. */
 #include "recipe/rec_responses.h"
 
-const char rec_apply_patch_description[] =
+const char rec_apply_patch_opening[] =
     "Use the `apply_patch` tool to edit files.\n"
     "Your patch language is a stripped‑down, file‑oriented diff format designed to be easy to parse and safe "
-    "to apply. You can think of it as a high‑level envelope:\n"
-    "\n"
+    "to apply. You can think of it as a high‑level envelope:\n";
+
+const char rec_apply_patch_rest[] =
     "*** Begin Patch\n"
     "[ one or more file sections ]\n"
     "*** End Patch\n"

@@ -24,7 +24,8 @@ typedef struct rec_responses {
     uint64_t *next_number;
     rec_names pairs;          /* namespace and member -> pair_names */
     rec_str *pair_names;
-    const js_value *patch_schema;
+    const js_value *patch_schema; /* of the custom tool, once there is one */
+    rec_str patch_description;
 } rec_responses;
 
 /* Reads `tools` and the tools of all tool search outputs into x->tools and x->found. */
@@ -45,12 +46,15 @@ di_status rec_responses_found_text(rec_responses *x, const js_value *tools, rec_
 /* input and instructions -> messages. */
 di_status rec_responses_input(rec_responses *x, di_error *err);
 
-/* A message's or an output's content: text, or blocks of the allowed kinds. `item` is the index for messages. */
-di_status rec_responses_content(rec_responses *x, const js_value *value, const rec_path *at, const char *key, rec_content *out,
-                                di_error *err);
+/* A message's or an output's content: text, or blocks of the kinds that its place allows. */
+typedef enum rec_responses_place { REC_R_MESSAGE, REC_R_ANSWER, REC_R_OUTPUT } rec_responses_place;
+
+di_status rec_responses_content(rec_responses *x, rec_responses_place place, const js_value *item, const rec_path *at,
+                                rec_content *out, di_error *err);
 
 /* What the custom tool apply_patch tells the model (rec_apply_patch.c). */
-extern const char rec_apply_patch_description[];
+extern const char rec_apply_patch_opening[];
+extern const char rec_apply_patch_rest[];
 extern const char rec_apply_patch_schema[];
 
 #endif

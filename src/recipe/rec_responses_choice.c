@@ -153,7 +153,8 @@ static void put_tool(buf *b, const js_value *tool)
         put_field(b, "parameters", js_get(tool, "parameters"));
         buf_puts(b, "}");
     } else if (is_type(tool, "web_search") || is_type(tool, "web_search_2025_08_26")) {
-        buf_puts(b, "{\"type\":\"web_search\"");
+        buf_puts(b, "{\"type\":");
+        rec_json_value(b, js_get(tool, "type"), REC_JSON_COMPACT);
         put_field(b, "search_context_size", js_get(tool, "search_context_size"));
         put_field(b, "user_location", js_get(tool, "user_location"));
         buf_puts(b, "}");

@@ -4,18 +4,18 @@
 #include <stdio.h>
 #include <strings.h>
 
-typedef struct place { /* input[item].key[block] */
-    const char *key;
-    size_t item;
-    size_t block;
-} place;
+static const char *key_of(rec_responses_place place)
+{
+    return place == REC_R_OUTPUT ? "output" : "content";
+}
 
 static bool is_link(rec_str url)
 {
     return url.size >= 4 && strncasecmp(url.data, "http", 4) == 0;
 }
 
-static di_status read_image(rec_responses *x, const js_value *block, const rec_path *at, place p, rec_content *out, di_error *err)
+static di_status read_image(rec_responses *x, rec_responses_place place, size_t item, const js_value *block, const rec_path *at,
+                            rec_content *out, di_error *err)
 {
     di_request *const r = x->r;
     rec_str url = REC_STR("");
@@ -37,7 +37,7 @@ static di_status read_image(rec_responses *x, const js_value *block, const rec_p
     if (r->talk.version == DI_V4) {
         return rec_add_image(r, out, NULL) != NULL ? DI_OK : rec_no_memory(r, err); /* V4 looks at no image */
     }
-    snprintf(text, sizeof text, "input[%zu].%s[%zu]", p.item, p.key, p.block);
+    snprintf(text, sizeof text, "input[%zu].%s[%zu]", item, key_of(place), at->index);
     if (has_file) {
         return url.size > 0
                    ? err_set(err, DI_E_ARGUMENT, "%s: input_image cannot have both image_url and file_id", text)
@@ -53,7 +53,10 @@ static di_status read_image(rec_responses *x, const js_value *block, const rec_p
                        "with base64 data url instead.",
                        text, url.size, REC_MAX_URL);
     }
-    snprintf(text, sizeof text, "input[%zu]", p.item);
+    if (place == REC_R_ANSWER) {
+        return err_set(err, DI_E_ARGUMENT, "input[%zu]: Image in assistant message is unsupported", item);
+    }
+    snprintf(text, sizeof text, "input[%zu]", item);
     status = rec_image_url(r, url, detail, text, text, &image, err);
     if (status == DI_OK && rec_add_image(r, out, image) == NULL) {
         status = rec_no_memory(r, err);
@@ -61,16 +64,16 @@ static di_status read_image(rec_responses *x, const js_value *block, const rec_p
     return status;
 }
 
-static di_status read_block(rec_responses *x, const js_value *block, const rec_path *at, place p, rec_content *out, di_error *err)
+static di_status read_block(rec_responses *x, rec_responses_place place, size_t item, const js_value *block, const rec_path *at,
+                            rec_content *out, di_error *err)
 {
     static const char *const kinds[] = {"input_text", "input_image", "input_file", "output_text", NULL};
     static const char *const output_kinds[] = {"input_text", "input_image", "input_file", NULL};
     int kind = 0;
     rec_str text = REC_STR("[Unsupported Document]");
-    di_status status =
-        rec_need_variant(block, at, "type", strcmp(p.key, "output") == 0 ? output_kinds : kinds, &kind, err);
+    di_status status = rec_need_variant(block, at, "type", place == REC_R_OUTPUT ? output_kinds : kinds, &kind, err);
     if (status == DI_OK && kind == 1) {
-        return read_image(x, block, at, p, out, err);
+        return read_image(x, place, item, block, at, out, err);
     }
     if (status == DI_OK && kind != 2) {
         status = rec_need_string(block, at, "text", &text, err);
@@ -81,10 +84,11 @@ static di_status read_block(rec_responses *x, const js_value *block, const rec_p
     return status;
 }
 
-di_status rec_responses_content(rec_responses *x, const js_value *value, const rec_path *at, const char *key, rec_content *out,
-                                di_error *err)
+di_status rec_responses_content(rec_responses *x, rec_responses_place place, const js_value *item, const rec_path *at,
+                                rec_content *out, di_error *err)
 {
-    const js_value *const content = js_get(value, key);
+    const char *const key = key_of(place);
+    const js_value *const content = js_get(item, key);
     const rec_path list = {at, key, 0};
     di_status status = DI_OK;
     if (js_kind_of(content) != JS_ARRAY && js_kind_of(content) != JS_STRING) {
@@ -96,8 +100,8 @@ di_status rec_responses_content(rec_responses *x, const js_value *value, const r
         return rec_add_text(x->r, out, rec_string(content)) != NULL ? DI_OK : rec_no_memory(x->r, err);
     }
     for (size_t i = 0; status == DI_OK && i < js_length(content); i++) {
-        const rec_path block = {&list, NULL, i};
-        status = read_block(x, js_at(content, i), &block, (place){key, at->index, i}, out, err);
+        const rec_path block_at = {&list, NULL, i};
+        status = read_block(x, place, at->index, js_at(content, i), &block_at, out, err);
     }
     return status;
 }

@@ -103,17 +103,6 @@ static di_status add_answer(walk *w, const rec_content *content, di_error *err)
     return DI_OK;
 }
 
-static di_status refuse_images(const rec_responses *x, const rec_content *content, size_t i, di_error *err)
-{
-    for (const rec_part *part = content->first; part != NULL; part = part->next) {
-        if (part->image != NULL) {
-            return err_set(err, DI_E_ARGUMENT, "input[%zu]: Image in assistant message is unsupported", i);
-        }
-    }
-    (void)x;
-    return DI_OK;
-}
-
 static di_status read_message(walk *w, const js_value *item, const rec_path *at, di_error *err)
 {
     static const char *const roles[] = {"user", "assistant", "system", "developer", NULL};
@@ -122,14 +111,13 @@ static di_status read_message(walk *w, const js_value *item, const rec_path *at,
     int role = 0;
     di_status status = rec_need_variant(item, at, "role", roles, &role, err);
     if (status == DI_OK) {
-        status = rec_responses_content(x, item, at, "content", &content, err);
+        status = rec_responses_content(x, role == 1 ? REC_R_ANSWER : REC_R_MESSAGE, item, at, &content, err);
     }
     if (status != DI_OK) {
         return status;
     }
     if (role == 1) {
-        status = refuse_images(x, &content, at->index, err);
-        return status == DI_OK ? add_answer(w, &content, err) : status;
+        return add_answer(w, &content, err);
     }
     const bool as_user = role == 0 || (role == 3 && x->r->talk.version == DI_V4);
     rec_message *message;
@@ -316,7 +304,7 @@ static di_status read_result(walk *w, size_t i, rec_content *out, di_error *err)
     if (k == K_CUSTOM_OUTPUT && js_kind_of(js_get(item, "output")) == JS_NULL) {
         return rec_add_text(x->r, out, REC_STR("")) != NULL ? DI_OK : rec_no_memory(x->r, err);
     }
-    return rec_responses_content(x, item, &at, "output", out, err);
+    return rec_responses_content(x, REC_R_OUTPUT, item, &at, out, err);
 }
 
 static di_status answer(walk *w, pending *p, size_t i, di_error *err)

@@ -173,31 +173,41 @@ static di_status read_function(const js_value *value, const rec_path *at, rec_to
     return status;
 }
 
+/* The one custom tool that there is, made once. */
+static di_status know_patch(rec_responses *x, di_error *err)
+{
+    if (x->patch_schema != NULL) {
+        return DI_OK;
+    }
+    const rec_str opening = {rec_apply_patch_opening, strlen(rec_apply_patch_opening)};
+    const rec_str rest = {rec_apply_patch_rest, strlen(rec_apply_patch_rest)};
+    x->patch_description = rec_join(x->r, opening, x->r->talk.version == DI_V4 ? "" : "\n", rest);
+    if (x->patch_description.data == NULL) {
+        return rec_no_memory(x->r, err);
+    }
+    return rec_parse_json(x->r, rec_apply_patch_schema, strlen(rec_apply_patch_schema), "apply_patch", &x->patch_schema, err);
+}
+
 static di_status read_custom(rec_responses *x, const js_value *value, const rec_path *at, rec_tool *tool, di_error *err)
 {
-    const di_status status = rec_need_string(value, at, "name", &tool->name, err);
+    di_status status = rec_need_string(value, at, "name", &tool->name, err);
     if (status != DI_OK) {
         return status;
     }
     if (!rec_str_equal(tool->name, REC_STR("apply_patch"))) {
         return err_set(err, DI_E_ARGUMENT, "Unsupported custom tool: '%s'. Only 'apply_patch' is supported.", tool->name.data);
     }
-    if (x->patch_schema == NULL) {
-        const di_status parsed = rec_parse_json(x->r, rec_apply_patch_schema, strlen(rec_apply_patch_schema),
-                                                rec_apply_patch_schema, &x->patch_schema, err);
-        if (parsed != DI_OK) {
-            return parsed;
-        }
-    }
+    status = know_patch(x, err);
     tool->custom = true;
     tool->has_description = true;
-    tool->description = (rec_str){rec_apply_patch_description, strlen(rec_apply_patch_description)};
+    tool->description = x->patch_description;
     tool->parameters = x->patch_schema;
-    return DI_OK;
+    return status;
 }
 
 /* Left out (*client false) unless the client does the searching. */
-static di_status read_search(const js_value *value, const rec_path *at, rec_tool *tool, bool *client, di_error *err)
+static di_status read_search(di_prompt_version version, const js_value *value, const rec_path *at, rec_tool *tool, bool *client,
+                             di_error *err)
 {
     static const char *const executions[] = {"client", "server", NULL};
     int execution = 1;
@@ -209,7 +219,7 @@ static di_status read_search(const js_value *value, const rec_path *at, rec_tool
     tool->parameters = js_kind_of(parameters) == JS_NULL ? NULL : parameters;
     tool->name = REC_STR("tool_search");
     tool->search = true;
-    *client = execution == 0;
+    *client = execution == 0 && version != DI_V4; /* V4 knows no search of tools */
     return status;
 }
 
@@ -312,7 +322,7 @@ static di_status read_tool(rec_responses *x, const js_value *value, const rec_pa
     } else if (is_type(type, "custom")) {
         status = read_custom(x, value, at, tool, err);
     } else if (is_type(type, "tool_search")) {
-        status = read_search(value, at, tool, &wanted, err);
+        status = read_search(x->r->talk.version, value, at, tool, &wanted, err);
     } else {
         wanted = false;
     }
