@@ -223,10 +223,10 @@ static di_status read_search(di_prompt_version version, const js_value *value, c
     return status;
 }
 
-/* The description of a member begins with that of its namespace. */
+/* The description of a member begins with that of its namespace; in V4 it stands alone. */
 static bool describe_member(di_request *r, rec_str space_description, rec_tool *tool)
 {
-    if (space_description.size > 0) {
+    if (space_description.size > 0 && r->talk.version != DI_V4) {
         tool->description = rec_join(r, space_description, "\n", tool->description);
         tool->has_description = true;
     }
