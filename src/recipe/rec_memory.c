@@ -6,7 +6,7 @@
 
 di_status rec_no_memory(const di_request *r, di_error *err)
 {
-    if (r->memory.over_budget) {
+    if (r->memory.over_budget || r->prompt.full) {
         return err_set(err, DI_E_LIMIT, "the request needs more than %zu bytes of memory", r->recipe->options.max_request_bytes);
     }
     return err_memory(err, "request", r->memory.held);
@@ -52,6 +52,7 @@ rec_str rec_from_buf(di_request *r, buf *b)
     if (!b->failed) {
         s = rec_copy(r, b->data, b->size);
     }
+    r->memory.over_budget = r->memory.over_budget || b->full;
     buf_fini(b);
     return s;
 }
