@@ -132,3 +132,22 @@ void req_expect_listed(const req_place *place, const char *body, const char *nam
     js_free(doc);
     req_close(&r);
 }
+
+void req_expect_bounded(const req_place *place, const char *body)
+{
+    size_t refused = 0;
+    di_status status = DI_E_LIMIT;
+    for (size_t bytes = 1024; status != DI_OK; bytes += 96) {
+        const di_recipe_options tight = {.thinking_off = true, .max_request_bytes = bytes};
+        const req_place here = {place->protocol, place->model, &tight};
+        di_error err = {.message = ""};
+        req_read r;
+        status = req_try(&here, body, &r, &err);
+        if (status != DI_OK && status != DI_E_LIMIT) {
+            fail_msg("%zu bytes: %s: %s", bytes, di_status_name(status), err.message);
+        }
+        refused += status != DI_OK ? 1 : 0;
+        req_close(&r);
+    }
+    assert_true(refused > 10);
+}

@@ -68,6 +68,9 @@ void req_expect_bad_forms(const req_place *place, const req_case *cases, size_t 
 /* The constraint's tool names, joined by blanks; a deferred one has a star. */
 void req_expect_listed(const req_place *place, const char *body, const char *names);
 
+/* With every budget of memory up to what it needs, the request is either read or refused with DI_E_LIMIT. */
+void req_expect_bounded(const req_place *place, const char *body);
+
 #define REQ_N(cases) (sizeof(cases) / sizeof(cases)[0])
 
 #endif

@@ -371,6 +371,19 @@ static void forms_are_refused_with_their_path(void **state)
 
 /* ---- size ---- */
 
+static void memory_may_end_anywhere(void **state)
+{
+    (void)state;
+#define RICH INPUT(ASK SAY("developer", "d") REASON("1") REASON("2") SPACED("c", "n", "m") SEARCH("s") \
+    "{'type':'custom_tool_call','call_id':'p','name':'apply_patch','input':'x'}," REASON("3") \
+    FOUND("s", F("a") "," NS("n", F("m")) ",{'type':'custom','name':'apply_patch'}") FO("c", "o") \
+    "{'type':'custom_tool_call_output','call_id':'p','output':[{'type':'input_text','text':'t'}," \
+    "{'type':'input_image','image_url':'https://example.org/'}]}," SAY("assistant", "1") SAY("assistant", "2")) \
+    ",'tools':[" NS("n", F("m") "," F("k")) ",{'type':'custom','name':'apply_patch'}],'instructions':'i'"
+    req_expect_bounded(&here, RICH);
+    req_expect_bounded(&v4, RICH);
+}
+
 enum { MANY = 10000 };
 
 /* Reads `n` repeats of a pattern whose %d are the number, wrapped in an input list. */
@@ -480,6 +493,7 @@ int main(void)
         cmocka_unit_test(the_first_of_several_faults_is_reported),
         cmocka_unit_test(unchosen_tools_are_not_checked),
         cmocka_unit_test(forms_are_refused_with_their_path),
+        cmocka_unit_test(memory_may_end_anywhere),
         cmocka_unit_test(many_calls_pair_in_any_order),
         cmocka_unit_test(many_namespaces_may_clash),
         cmocka_unit_test(many_reasoning_items_join),
