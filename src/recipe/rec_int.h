@@ -24,6 +24,7 @@
 #define REC_MAX_DEPTH 127      /* containers inside containers, in bodies and in argument texts */
 #define REC_MAX_STOPS 16
 #define REC_MAX_URL 8192
+#define REC_MAX_THREADS 64     /* of encoding; as di_tokenizer_encode_parallel */
 #define REC_DEFAULT_BOUND 393216
 #define REC_DEFAULT_MEMORY ((size_t)1 << 30) /* bytes of one request */
 
@@ -190,6 +191,8 @@ di_status rec_read_messages(di_request *r, di_error *err);
 /* ---- prompt ---- */
 
 di_status rec_normalise(di_request *r, di_error *err);  /* recipe.md 2.3, in place */
+/* Stable, by id in byte order. */
+di_status rec_sort_calls(di_request *r, rec_call *calls, size_t n, di_error *err);
 di_status rec_render(di_request *r, di_error *err);     /* prompt, ranges, markers, images */
 
 /* ---- JSON text (rec_json.c) ---- */

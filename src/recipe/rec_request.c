@@ -5,6 +5,7 @@
 #include "recipe/rec_int.h"
 
 #include "core/arith.h"
+#include "image/image.h"
 
 #define COMPLETION_PLAIN 8192
 #define COMPLETION_THINKING 65536
@@ -132,6 +133,12 @@ const di_inference *di_request_inference(const di_request *request)
 const di_output_options *di_request_output(const di_request *request)
 {
     return &request->output;
+}
+
+int32_t di_image_tokens(int32_t width, int32_t height)
+{
+    img_plan plan;
+    return img_plan_size(width, height, &plan) ? plan.tokens : 0;
 }
 
 static int64_t usual_completion(const rec_conversation *talk)
