@@ -35,6 +35,29 @@ rec_tool *rec_messages_find(const rec_messages *x, rec_str name);
 
 di_status rec_messages_turns(rec_messages *x, di_error *err);
 
+/* The walk over messages. */
+typedef struct rec_turns {
+    rec_messages *x;
+    size_t index;        /* of the message */
+    const rec_path *at;  /* its place */
+    rec_names ids;       /* tool_use ids of the turn before, when n_ids > 0 */
+    rec_str *id;         /* [n_ids] */
+    bool *answered;      /* [n_ids] */
+    size_t n_ids;
+    size_t n_open;       /* not answered */
+} rec_turns;
+
+di_status rec_turns_add(rec_turns *t, rec_role role, rec_message **out, di_error *err);
+/* Blocks of the assistant's turn; leaves the ids of its calls in *t. */
+di_status rec_turns_answer(rec_turns *t, const js_value *blocks, const rec_path *list, di_error *err);
+
+/* Refusals. `where` is the official beginning, blank included, which differs from case to case: a message that should have brought
+ * results, or the turn that did not get all of them. */
+di_status rec_turns_unanswered(rec_turns *t, const char *where, di_error *err);
+di_status rec_turns_before(rec_turns *t, di_error *err);
+di_status rec_turns_behind(rec_turns *t, size_t turn, di_error *err);
+di_status rec_turns_misplaced(const rec_turns *t, rec_block kind, di_error *err);
+
 di_status rec_messages_kind(const js_value *block, const rec_path *at, rec_block *out, di_error *err);
 /* text, image, document: appended to *out. */
 di_status rec_messages_part(rec_messages *x, rec_block kind, const js_value *block, const rec_path *at, rec_block_place place,

@@ -4,108 +4,15 @@
  * pairs. Every block of a user becomes a message of its own (2.3 joins them again), so that results and texts keep their order. */
 #include "recipe/rec_messages.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
-typedef struct turns {
-    rec_messages *x;
-    size_t index;        /* of the message */
-    const rec_path *at;  /* its place */
-    rec_names ids;       /* tool_use ids of the turn before, when n_ids > 0 */
-    rec_str *id;         /* [n_ids] */
-    bool *answered;      /* [n_ids] */
-    size_t n_ids;
-    size_t n_open;       /* not answered */
-} turns;
-
-/* ---- faults of pairing ---- */
-
-static int by_bytes(const void *a, const void *b)
-{
-    const rec_str *const x = a;
-    const rec_str *const y = b;
-    const int order = memcmp(x->data, y->data, x->size < y->size ? x->size : y->size);
-    return order != 0 ? order : (x->size > y->size) - (x->size < y->size);
-}
-
-/* `where` is the official beginning, blank included, which differs from case to case. */
-static di_status unanswered(turns *t, const char *where, di_error *err)
-{
-    di_request *const r = t->x->r;
-    rec_str *const open = arena_alloc(&r->memory, t->n_open, sizeof *open);
-    char ids[320];
-    size_t n = 0;
-    size_t used = 0;
-    if (open == NULL) {
-        return rec_no_memory(r, err);
-    }
-    for (size_t i = 0; i < t->n_ids; i++) {
-        if (!t->answered[i]) {
-            open[n++] = t->id[i];
-        }
-    }
-    qsort(open, n, sizeof *open, by_bytes);
-    ids[0] = '\0';
-    for (size_t i = 0; i < n && used < sizeof ids - 1; i++) {
-        const int added = snprintf(ids + used, sizeof ids - used, "%s%s", i > 0 ? ", " : "", open[i].data);
-        used += added > 0 ? (size_t)added : 0;
-    }
-    return err_set(err, DI_E_ARGUMENT,
-                   "%s`tool_use` ids were found without `tool_result` blocks immediately after: %s. Each `tool_use` block must have "
-                   "a corresponding `tool_result` block in the next message.",
-                   where, ids);
-}
-
-static di_status unanswered_before(turns *t, di_error *err)
-{
-    char where[40];
-    snprintf(where, sizeof where, "messages.%zu: ", t->index);
-    return unanswered(t, where, err);
-}
-
-static di_status unanswered_behind(turns *t, size_t turn, di_error *err)
-{
-    char where[40];
-    snprintf(where, sizeof where, "messages.%zu:", turn);
-    return unanswered(t, where, err);
-}
-
-static di_status misplaced(const turns *t, rec_block kind, di_error *err)
-{
-    const char *name = "tool_addition";
-    const char *role = "system";
-    switch (kind) {
-    case REC_B_THINKING:
-    case REC_B_REDACTED:
-        return err_set(err, DI_E_ARGUMENT, "messages.%zu.content: thinking blocks may only be in `assistant` messages", t->index);
-    case REC_B_USE:
-    case REC_B_SERVER_USE:
-        name = "tool_use";
-        role = "assistant";
-        break;
-    case REC_B_SERVER_RESULT:
-        name = "web_search_tool_result";
-        role = "assistant";
-        break;
-    case REC_B_RESULT:
-        name = "tool_result";
-        role = "user";
-        break;
-    default:
-        break;
-    }
-    return err_set(err, DI_E_ARGUMENT, "messages.%zu: `%s` blocks can only be in `%s` messages", t->index, name, role);
-}
-
 /* ---- the user's ---- */
 
-static di_status add(turns *t, rec_role role, rec_message **out, di_error *err)
+di_status rec_turns_add(rec_turns *t, rec_role role, rec_message **out, di_error *err)
 {
     *out = rec_add_message(t->x->r, role);
     return *out != NULL ? DI_OK : rec_no_memory(t->x->r, err);
 }
 
-static di_status user_result(turns *t, const js_value *block, const rec_path *at, rec_tool **known, size_t *n_known,
+static di_status user_result(rec_turns *t, const js_value *block, const rec_path *at, rec_tool **known, size_t *n_known,
                              di_error *err)
 {
     const rec_block_place place = {t->index, at->index, 0, false};
@@ -124,13 +31,13 @@ static di_status user_result(turns *t, const js_value *block, const rec_path *at
     }
     if (t->answered[index]) {
         return err_set(err, DI_E_ARGUMENT,
-                       "messages.%zu.content.%zu: each tool_use must have a single result. Found multiple `tool_result` blocks with "
-                       "id: %s",
+                       "messages.%zu.content.%zu: each tool_use must have a single result. Found multiple `tool_result` blocks "
+                       "with id: %s",
                        t->index, at->index, id.data);
     }
     t->answered[index] = true;
     t->n_open--;
-    status = add(t, REC_TOOL, &message, err);
+    status = rec_turns_add(t, REC_TOOL, &message, err);
     if (status == DI_OK) {
         message->call_id = id;
         status = rec_messages_result(t->x, block, at, place, &message->content, known, n_known, err);
@@ -138,7 +45,7 @@ static di_status user_result(turns *t, const js_value *block, const rec_path *at
     return status;
 }
 
-static di_status user_block(turns *t, const js_value *block, const rec_path *at, rec_tool **known, size_t *n_known, di_error *err)
+static di_status user_block(rec_turns *t, const js_value *block, const rec_path *at, rec_tool **known, size_t *n_known, di_error *err)
 {
     const rec_block_place place = {t->index, at->index, 0, false};
     rec_block kind;
@@ -151,12 +58,12 @@ static di_status user_block(turns *t, const js_value *block, const rec_path *at,
         return user_result(t, block, at, known, n_known, err);
     }
     if (kind > REC_B_DOCUMENT) {
-        return misplaced(t, kind, err);
+        return rec_turns_misplaced(t, kind, err);
     }
     if (t->n_open > 0) {
-        return unanswered_before(t, err);
+        return rec_turns_before(t, err);
     }
-    status = add(t, REC_USER, &message, err);
+    status = rec_turns_add(t, REC_USER, &message, err);
     if (status == DI_OK) {
         status = rec_messages_part(t->x, kind, block, at, place, &message->content, err);
     }
@@ -164,13 +71,13 @@ static di_status user_block(turns *t, const js_value *block, const rec_path *at,
 }
 
 /* A System message without text that announces the tools. */
-static di_status announce(turns *t, rec_tool **known, size_t n_known, di_error *err)
+static di_status announce(rec_turns *t, rec_tool **known, size_t n_known, di_error *err)
 {
     rec_message *message;
     if (n_known == 0 || t->x->r->talk.version == DI_V4) {
         return DI_OK;
     }
-    const di_status status = add(t, REC_SYSTEM, &message, err);
+    const di_status status = rec_turns_add(t, REC_SYSTEM, &message, err);
     if (status != DI_OK) {
         return status;
     }
@@ -179,7 +86,7 @@ static di_status announce(turns *t, rec_tool **known, size_t n_known, di_error *
     return rec_add_text(t->x->r, &message->content, REC_STR("")) != NULL ? DI_OK : rec_no_memory(t->x->r, err);
 }
 
-static di_status user_blocks(turns *t, const js_value *blocks, const rec_path *list, di_error *err)
+static di_status user_blocks(rec_turns *t, const js_value *blocks, const rec_path *list, di_error *err)
 {
     di_request *const r = t->x->r;
     size_t room = 0;
@@ -198,159 +105,14 @@ static di_status user_blocks(turns *t, const js_value *blocks, const rec_path *l
         status = user_block(t, js_at(blocks, i), &at, known, &n_known, err);
     }
     if (status == DI_OK && t->n_open > 0) {
-        status = unanswered_behind(t, t->index - 1, err);
+        status = rec_turns_behind(t, t->index - 1, err);
     }
     return status == DI_OK ? announce(t, known, n_known, err) : status;
 }
 
-/* ---- the assistant's ---- */
-
-typedef struct turn {
-    rec_message *message;
-    buf thinking;
-} turn;
-
-static di_status tool_use(turns *t, turn *a, const js_value *block, const rec_path *at, di_error *err)
-{
-    di_request *const r = t->x->r;
-    rec_call *const call = &a->message->calls[t->n_ids];
-    const js_value *const input = js_get(block, "input");
-    di_status status = rec_need_string(block, at, "id", &call->id, err);
-    if (status == DI_OK) {
-        status = rec_need_string(block, at, "name", &call->name, err);
-    }
-    if (status == DI_OK && input == NULL) {
-        status = rec_bad_form(at, "input", err, "missing field");
-    }
-    if (status != DI_OK) {
-        return status;
-    }
-    if (rec_names_add(&t->ids, call->id) == SIZE_MAX) {
-        return err_set(err, DI_E_ARGUMENT, "messages.%zu.content.%zu: `tool_use` ids must be unique", t->index, at->index);
-    }
-    buf b;
-    buf_init(&b, rec_memory_left(r));
-    rec_json_value(&b, input, REC_JSON_PYTHON_V4); /* numbers of objects are written anew when the call is rendered */
-    call->arguments = rec_from_buf(r, &b);
-    t->id[t->n_ids++] = call->id;
-    t->n_open++;
-    a->message->n_calls++;
-    return call->arguments.data != NULL ? DI_OK : rec_no_memory(r, err);
-}
-
-static di_status thinking(turn *a, const js_value *block, const rec_path *at, di_error *err)
-{
-    rec_str text;
-    rec_str unused;
-    di_status status = rec_need_string(block, at, "thinking", &text, err);
-    if (status == DI_OK) {
-        status = rec_get_string(block, at, "signature", &unused, NULL, err);
-    }
-    if (status == DI_OK) {
-        buf_puts(&a->thinking, a->message->has_reasoning ? "\n\n" : "");
-        buf_append(&a->thinking, text.data, text.size);
-        a->message->has_reasoning = true;
-    }
-    return status;
-}
-
-static di_status server_block(const turns *t, const js_value *block, const rec_path *at, const char *id_key, di_error *err)
-{
-    rec_str unused;
-    const di_status status = rec_need_string(block, at, id_key, &unused, err);
-    if (status != DI_OK || t->x->r->recipe->options.drop_messages_web_search) {
-        return status;
-    }
-    return err_set(err, DI_E_ARGUMENT, "Unsupported content block: server tools are not supported");
-}
-
-/* Text, or what stands for it. An empty text at the start leaves no blank line. */
-static di_status said(turns *t, turn *a, rec_block kind, const js_value *block, const rec_path *at, di_error *err)
-{
-    const rec_block_place place = {t->index, at->index, 0, false};
-    rec_content *const content = &a->message->content;
-    if (t->n_ids > 0) {
-        char where[64];
-        snprintf(where, sizeof where, "messages.%zu.%zu: ", t->index, at->index);
-        return unanswered(t, where, err);
-    }
-    if (rec_content_empty(content)) {
-        content->first = content->last = NULL;
-    }
-    const di_status status = rec_messages_part(t->x, kind, block, at, place, content, err);
-    if (status == DI_OK && content->last->image != NULL) {
-        return err_set(err, DI_E_ARGUMENT, "Image in assistant message is unsupported");
-    }
-    return status;
-}
-
-static di_status assistant_block(turns *t, turn *a, const js_value *block, const rec_path *at, di_error *err)
-{
-    rec_block kind;
-    const di_status status = rec_messages_kind(block, at, &kind, err);
-    if (status != DI_OK) {
-        return status;
-    }
-    switch (kind) {
-    case REC_B_TEXT:
-    case REC_B_IMAGE:
-    case REC_B_DOCUMENT:
-        return said(t, a, kind, block, at, err);
-    case REC_B_THINKING:
-        return thinking(a, block, at, err);
-    case REC_B_REDACTED:
-        return DI_OK; /* nobody here can read it; clients send it back all the same */
-    case REC_B_USE:
-        return tool_use(t, a, block, at, err);
-    case REC_B_SERVER_USE:
-        return server_block(t, block, at, "id", err);
-    case REC_B_SERVER_RESULT:
-        return server_block(t, block, at, "tool_use_id", err);
-    case REC_B_RESULT:
-    case REC_B_ADDITION:
-        return misplaced(t, kind, err);
-    }
-    return DI_OK;
-}
-
-/* Room for the calls of the turn, and for their ids. */
-static bool expect_calls(turns *t, turn *a, const js_value *blocks)
-{
-    arena *const memory = &t->x->r->memory;
-    size_t n = 0;
-    for (size_t i = 0; i < js_length(blocks); i++) {
-        n += rec_str_equal(rec_string(js_get(js_at(blocks, i), "type")), REC_STR("tool_use")) ? 1 : 0;
-    }
-    a->message->calls = arena_alloc(memory, n, sizeof *a->message->calls);
-    t->id = arena_alloc(memory, n, sizeof *t->id);
-    t->answered = arena_alloc(memory, n, sizeof *t->answered);
-    return a->message->calls != NULL && t->id != NULL && t->answered != NULL && rec_names_init(&t->ids, t->x->r, n);
-}
-
-static di_status assistant_blocks(turns *t, const js_value *blocks, const rec_path *list, di_error *err)
-{
-    di_request *const r = t->x->r;
-    turn a = {.message = NULL};
-    buf_init(&a.thinking, rec_memory_left(r));
-    di_status status = add(t, REC_ASSISTANT, &a.message, err);
-    if (status == DI_OK && !expect_calls(t, &a, blocks)) {
-        status = rec_no_memory(r, err);
-    }
-    for (size_t i = 0; status == DI_OK && i < js_length(blocks); i++) {
-        const rec_path at = {list, NULL, i};
-        status = assistant_block(t, &a, js_at(blocks, i), &at, err);
-    }
-    if (status == DI_OK && a.message->has_reasoning) {
-        a.message->reasoning = rec_from_buf(r, &a.thinking);
-        status = a.message->reasoning.data != NULL ? DI_OK : rec_no_memory(r, err);
-    }
-    buf_fini(&a.thinking);
-    return status;
-}
-
 /* ---- system ---- */
 
-static di_status addition(turns *t, const js_value *block, const rec_path *at, rec_message *message, di_error *err)
+static di_status addition(rec_turns *t, const js_value *block, const rec_path *at, rec_message *message, di_error *err)
 {
     static const char *const kinds[] = {"tool_reference", NULL};
     const rec_path tool_at = {at, "tool", 0};
@@ -381,7 +143,7 @@ static di_status addition(turns *t, const js_value *block, const rec_path *at, r
     return DI_OK;
 }
 
-static di_status system_blocks(turns *t, const js_value *blocks, const rec_path *list, rec_message *message, di_error *err)
+static di_status system_blocks(rec_turns *t, const js_value *blocks, const rec_path *list, rec_message *message, di_error *err)
 {
     di_status status = DI_OK;
     message->announced = arena_alloc(&t->x->r->memory, js_length(blocks), sizeof(rec_tool *));
@@ -401,7 +163,7 @@ static di_status system_blocks(turns *t, const js_value *blocks, const rec_path 
         } else if (kind <= REC_B_DOCUMENT) {
             status = rec_messages_part(t->x, kind, js_at(blocks, i), &at, place, &message->content, err);
         } else {
-            status = misplaced(t, kind, err);
+            status = rec_turns_misplaced(t, kind, err);
         }
     }
     if (status == DI_OK && message->content.first == NULL && rec_add_text(t->x->r, &message->content, REC_STR("")) == NULL) {
@@ -411,7 +173,7 @@ static di_status system_blocks(turns *t, const js_value *blocks, const rec_path 
 }
 
 /* V4 has no system messages inside of a conversation: the user says it, marked. */
-static di_status as_reminder(turns *t, const rec_content *content, di_error *err)
+static di_status as_reminder(rec_turns *t, const rec_content *content, di_error *err)
 {
     di_request *const r = t->x->r;
     rec_message *message;
@@ -429,19 +191,19 @@ static di_status as_reminder(turns *t, const rec_content *content, di_error *err
     if (text.data == NULL) {
         return rec_no_memory(r, err);
     }
-    const di_status status = add(t, REC_USER, &message, err);
+    const di_status status = rec_turns_add(t, REC_USER, &message, err);
     if (status == DI_OK && rec_add_text(r, &message->content, text) == NULL) {
         return rec_no_memory(r, err);
     }
     return status;
 }
 
-static di_status read_system(turns *t, const js_value *content, const rec_path *list, di_error *err)
+static di_status read_system(rec_turns *t, const js_value *content, const rec_path *list, di_error *err)
 {
     di_request *const r = t->x->r;
     rec_message aside = {.role = REC_SYSTEM}; /* V4 */
     rec_message *message = &aside;
-    di_status status = r->talk.version == DI_V4 ? DI_OK : add(t, REC_SYSTEM, &message, err);
+    di_status status = r->talk.version == DI_V4 ? DI_OK : rec_turns_add(t, REC_SYSTEM, &message, err);
     if (status != DI_OK) {
         return status;
     }
@@ -455,15 +217,15 @@ static di_status read_system(turns *t, const js_value *content, const rec_path *
 
 /* ---- all ---- */
 
-static di_status read_spoken(turns *t, bool user, const js_value *content, const rec_path *list, di_error *err)
+static di_status read_spoken(rec_turns *t, bool user, const js_value *content, const rec_path *list, di_error *err)
 {
     di_status status = DI_OK;
     if (js_kind_of(content) == JS_STRING) {
         rec_message *message;
         if (t->n_open > 0) {
-            return unanswered_before(t, err);
+            return rec_turns_before(t, err);
         }
-        status = add(t, user ? REC_USER : REC_ASSISTANT, &message, err);
+        status = rec_turns_add(t, user ? REC_USER : REC_ASSISTANT, &message, err);
         if (status == DI_OK && rec_add_text(t->x->r, &message->content, rec_string(content)) == NULL) {
             status = rec_no_memory(t->x->r, err);
         }
@@ -479,10 +241,10 @@ static di_status read_spoken(turns *t, bool user, const js_value *content, const
         return status;
     }
     t->n_ids = 0;
-    return assistant_blocks(t, content, list, err);
+    return rec_turns_answer(t, content, list, err);
 }
 
-static di_status read_turn(turns *t, const js_value *message, di_error *err)
+static di_status read_turn(rec_turns *t, const js_value *message, di_error *err)
 {
     static const char *const roles[] = {"user", "assistant", "system", NULL};
     const js_value *const content = js_get(message, "content");
@@ -499,7 +261,7 @@ static di_status read_turn(turns *t, const js_value *message, di_error *err)
                                               js_kind_name(kind));
     }
     if (role != 0 && t->n_open > 0) {
-        return unanswered_before(t, err);
+        return rec_turns_before(t, err);
     }
     return role == 2 ? read_system(t, content, &list, err) : read_spoken(t, role == 0, content, &list, err);
 }
@@ -508,7 +270,7 @@ di_status rec_messages_turns(rec_messages *x, di_error *err)
 {
     const js_value *const messages = js_get(x->r->body, "messages");
     const rec_path list = {NULL, "messages", 0};
-    turns t = {.x = x};
+    rec_turns t = {.x = x};
     if (js_kind_of(messages) != JS_ARRAY) {
         return messages == NULL ? rec_bad_form(NULL, "messages", err, "missing field")
                                 : rec_bad_form(NULL, "messages", err, "expected an array, not %s",
@@ -526,7 +288,7 @@ di_status rec_messages_turns(rec_messages *x, di_error *err)
         status = read_turn(&t, js_at(messages, i), err);
     }
     if (status == DI_OK && t.n_open > 0) {
-        status = unanswered_behind(&t, n - 1, err);
+        status = rec_turns_behind(&t, n - 1, err);
     }
     return status;
 }

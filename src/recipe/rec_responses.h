@@ -34,6 +34,9 @@ di_status rec_responses_tools(rec_responses *x, di_error *err);
 /* No tool before it has its name. Members of a namespace always get one of their own. */
 bool rec_responses_first(const rec_responses *x, const rec_tool *tool);
 
+/* Gives members of namespaces their names, once all tools are known. */
+di_status rec_responses_name_members(rec_responses *x, di_error *err);
+
 /* The name in the prompt of a historical call in a namespace: the declared one, else a new one that stays. */
 di_status rec_responses_call_name(rec_responses *x, rec_str space, rec_str member, rec_str *out, di_error *err);
 
@@ -51,6 +54,51 @@ typedef enum rec_responses_place { REC_R_MESSAGE, REC_R_ANSWER, REC_R_OUTPUT } r
 
 di_status rec_responses_content(rec_responses *x, rec_responses_place place, const js_value *item, const rec_path *at,
                                 rec_content *out, di_error *err);
+
+/* ---- the walk over input items ---- */
+
+typedef enum rec_item {
+    REC_I_MESSAGE,
+    REC_I_REASONING,
+    REC_I_CALL,
+    REC_I_CUSTOM_CALL,
+    REC_I_SEARCH_CALL,
+    REC_I_OUTPUT,
+    REC_I_CUSTOM_OUTPUT,
+    REC_I_SEARCH_OUTPUT,
+    REC_I_OTHER
+} rec_item;
+
+typedef struct rec_pending { /* a call */
+    rec_call call;
+    size_t output;       /* index of the item that answered it; SIZE_MAX: none yet */
+    rec_content result;
+} rec_pending;
+
+typedef struct rec_walk {
+    rec_responses *x;
+    rec_names call_ids;     /* -> calls, in order of their items */
+    rec_pending *calls;
+    rec_names output_ids;   /* -> first output of each id */
+    size_t *output_items;
+    rec_pending **group;    /* [n_group] of the calls */
+    size_t n_group;
+    size_t n_open;          /* of the group, without an output */
+    rec_message *thinker;   /* the message whose reasoning is still in `reasoning` */
+    buf reasoning;
+} rec_walk;
+
+rec_item rec_item_kind(const rec_responses *x, const js_value *item);
+bool rec_item_answers(rec_item k); /* an output of a call */
+
+di_status rec_walk_add(rec_walk *w, rec_role role, rec_message **out, di_error *err);
+di_status rec_walk_settle(rec_walk *w, di_error *err); /* writes the reasoning that is still being gathered */
+
+/* Dictionaries of all calls and outputs, before the first item. */
+di_status rec_walk_prepare(rec_walk *w, di_error *err);
+di_status rec_walk_call(rec_walk *w, rec_item k, const js_value *item, const rec_path *at, di_error *err);
+di_status rec_walk_output(rec_walk *w, const js_value *item, const rec_path *at, di_error *err);
+di_status rec_walk_flush(rec_walk *w, di_error *err); /* ends the group, if there is one */
 
 /* What the custom tool apply_patch tells the model (rec_apply_patch.c). */
 extern const char rec_apply_patch_opening[];
