@@ -49,6 +49,7 @@ di_status chat_engine_open(chat_engine *e, const chat_engine_options *o, di_erro
     di_model_get_info(e->model, &info);
     e->stop_id = info.eos_token_id;
     e->context = o->max_context > 0 && o->max_context < info.max_tokens ? o->max_context : info.max_tokens;
+    e->max_tokens = o->max_tokens;
     set_sampling(e, o);
     status = di_recipe_open(di_model_tokenizer(e->model), NULL, &e->recipe, err);
     cli_block_interrupt(true); /* not before: loading may take long, and Ctrl-C may end it as usual */
@@ -252,6 +253,10 @@ di_status chat_engine_answer(chat_engine *e, const char *body, size_t n, chat_pi
     }
     if (status == DI_OK) {
         status = di_request_max_tokens(request, (int64_t)n_ids, e->context, &max_tokens, err);
+    }
+    if (status == DI_OK && e->max_tokens > 0) {
+        const int64_t room = e->context - (int64_t)n_ids; /* in a request more than fits would be an error, here it is a wish */
+        max_tokens = e->max_tokens < room ? e->max_tokens : room;
     }
     if (status == DI_OK) {
         status = di_output_new(e->recipe, di_request_output(request), &a.output, err);

@@ -15,6 +15,7 @@
 typedef struct chat_engine_options {
     cli_engine_options engine;
     int64_t max_context; /* 0 = the model's limit */
+    int64_t max_tokens;  /* of an answer; 0 = what the recipe gives a request that does not say */
     double temperature;
     double top_p;
     double min_p;
@@ -34,6 +35,7 @@ typedef struct chat_engine {
     size_t n_ids;
     size_t capacity;
     int64_t context;
+    int64_t max_tokens;    /* as in the options */
     int32_t stop_id;
     di_sampling sampling;
     bool may_reuse;

@@ -168,9 +168,6 @@ di_status chat_talk_body(const chat_talk *talk, buf *out, di_error *err)
     if (talk->think && talk->effort != NULL) {
         buf_printf(out, ",\"reasoning_effort\":\"%s\"", talk->effort);
     }
-    if (talk->max_tokens > 0) {
-        buf_printf(out, ",\"max_tokens\":%" PRId64, talk->max_tokens);
-    }
     for (size_t i = 0; i < talk->n_stops; i++) {
         buf_puts(out, i == 0 ? ",\"stop\":[" : ",");
         buf_json_string(out, talk->stops[i], strlen(talk->stops[i]));

@@ -12,7 +12,6 @@ typedef struct chat_talk {
     char *tools;  /* JSON array; NULL = none */
     bool think;
     const char *effort; /* static string; NULL = the default */
-    int64_t max_tokens; /* 0 = the request does not say */
     const char *const *stops; /* [n_stops] borrowed */
     size_t n_stops;
     /* messages as JSON objects, owned */

@@ -25,7 +25,6 @@ typedef struct job {
     const char *effort;
     cli_list tool_commands;
     cli_list stops;
-    int64_t max_tokens;
     bool think;
     bool json;
     bool quiet;
@@ -49,7 +48,7 @@ static void add_options(cli_parser *p, job *j)
     cli_add_list(p, "tool-command", "[NAME=]COMMAND", &j->tool_commands, "runs calls of the tool NAME, or of every tool; may be repeated");
     cli_add_flag(p, "think", &j->think, "reasoning before the answer");
     cli_add_string(p, "effort", "NAME", &j->effort, "how much reasoning: low, high or max; turns it on");
-    cli_add_int(p, "max-tokens", "N", &j->max_tokens, 0, INT64_C(1) << 40, "most tokens of an answer; 0 = what the service allows");
+    cli_add_int(p, "max-tokens", "N", &e->max_tokens, 0, INT64_C(1) << 40, "most tokens of an answer; 0 = what the service allows");
     cli_add_real(p, "temperature", "T", &e->temperature, 0, 100, "0 = always the likeliest token (default)");
     cli_add_int(p, "seed", "N", &e->seed, 0, INT64_MAX, "the same seed gives the same text (0)");
     cli_add_real(p, "top-p", "P", &e->top_p, 0, 1, "least set of tokens with this much probability; 1 = off");
@@ -69,7 +68,6 @@ static void add_options(cli_parser *p, job *j)
 static di_status set_up(const job *j, chat *c, di_error *err)
 {
     c->tool_commands = j->tool_commands;
-    c->talk.max_tokens = j->max_tokens;
     c->talk.stops = j->stops.items;
     c->talk.n_stops = j->stops.n;
     (void)chat_talk_set_thinking(&c->talk, j->effort != NULL ? j->effort : j->think ? "on" : "off"); /* check_options saw it */
