@@ -1,7 +1,9 @@
-/* Fuzzes the output parser (recipe/rec_output.c, rec_stages.c, rec_pieces.c). The first bytes of an input choose the options, the
- * finish and the cuts; the rest is generated text, or ids of the demo model's tokenizer, two bytes each.
+/* Fuzzes the output parser (recipe/rec_output.c, rec_stages.c, rec_pieces.c). The first bytes of an input choose
+ * the options, the finish and the cuts; the rest is generated text, or ids of the demo model's tokenizer, two
+ * bytes each.
  *
- * Whole and cut, the pieces join to the same, every piece is whole characters, and there is one finish, at the end. */
+ * Whole and cut, the pieces join to the same, every piece is whole characters, and there is one finish, at the
+ * end. */
 #include "core/buf.h"
 #include "core/utf8.h"
 
@@ -39,7 +41,8 @@ static const di_recipe *demo(void)
         di_tokenizer *tokenizer;
         di_error err;
         (void)snprintf(path, sizeof path, "%s/models/demo", source != NULL ? source : ".");
-        if (di_tokenizer_open(path, &tokenizer, &err) != DI_OK || di_recipe_open(tokenizer, NULL, &recipe, &err) != DI_OK) {
+        if (di_tokenizer_open(path, &tokenizer, &err) != DI_OK ||
+            di_recipe_open(tokenizer, NULL, &recipe, &err) != DI_OK) {
             fprintf(stderr, "%s\n", err.message);
             exit(1);
         }

@@ -216,12 +216,14 @@ DI_API void di_output_free(di_output *output);
 /* Feeds text that counts n_tokens tokens; markers count by their spelling. Feeding ids is spoof-proof: markers count only as
  * control ids; `logprobs` [n] may be NULL. One output takes text or ids, not both (DI_E_STATE). End-of-sequence must not be fed.
  * Returned text is never taken back and held back only while it may still become a marker; how the input is cut changes nothing
- * but where pieces are cut. After a stop string matched, pushes are ignored. Errors: DI_E_STATE, DI_E_ARGUMENT (invalid UTF-8 is
- * not an error: it passes as U+FFFD), DI_E_MEMORY. */
+ * but where pieces are cut. A stop string that matches gives the FINISH piece at once; later pushes are then ignored. Invalid
+ * UTF-8 passes as U+FFFD. Errors: DI_E_STATE, DI_E_ARGUMENT, DI_E_MEMORY (the output takes nothing more). */
 DI_API di_status di_output_push_text(di_output *output, const char *text, size_t n, int64_t n_tokens, di_error *err);
 DI_API di_status di_output_push_ids(di_output *output, const int32_t *ids, size_t n, const di_token_logprobs *logprobs, di_error *err);
 
-/* The generation has ended: STOP, LENGTH, FILTER, or CUT. Gives what was held back, then one FINISH piece. */
+/* The generation has ended: STOP, LENGTH, FILTER, or CUT. Gives what was held back, then one FINISH piece: STOP becomes TOOL_CALLS
+ * when there was a call; CUT becomes STOP without calls, TOOL_CALLS when every call is complete, else it stays CUT. After a stop
+ * string nothing more is given. Only once (DI_E_STATE). */
 DI_API di_status di_output_finish(di_output *output, di_finish reason, di_error *err);
 
 /* Next piece of the last call; false when there is no more. */

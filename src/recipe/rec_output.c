@@ -1,18 +1,15 @@
 /* rec_output.c - the output parser: generated ids or text to reasoning, text and tool calls (recipe.md 4).
  *
- * Ids and text take one way: UTF-8 is made whole, the machine of rec_stages.h reads it, and every byte gets an action as soon as it
- * can't become part of a marker any more. With ids the two markers are control ids; the same characters out of ordinary ids stay
- * text (4.1). How the input is cut changes nothing but where pieces are cut.
+ * Ids and text take one way: UTF-8 is made whole, the machine of rec_stages.h reads it, and every byte gets an
+ * action as soon as it can't become part of a marker any more. With ids the two markers are control ids; the same
+ * characters out of ordinary ids stay text (4.1). How the input is cut changes nothing but where pieces are cut.
  *
  * When memory ends inside a call the parser can't tell what it has given, so it takes nothing more. */
 #include "recipe/rec_output_int.h"
 
 #include "core/arith.h"
-#include "core/utf8.h"
 
 #include <stdlib.h>
-
-#define REPLACEMENT "\xEF\xBF\xBD"
 
 static rec_stage_id first_stage(const di_output_options *options)
 {
@@ -57,153 +54,6 @@ void di_output_free(di_output *o)
     buf_fini(&o->held);
     buf_fini(&o->name);
     free(o);
-}
-
-/* ---- bytes to actions ---- */
-
-/* Gives the next `count` unassigned bytes an action: those held first, then those at *text. */
-static bool give(di_output *o, rec_action action, size_t count, const char **text)
-{
-    const size_t held = o->held.size - o->held_at;
-    const size_t old = count < held ? count : held;
-    if (old != 0) {
-        if (!rec_assign(o, action, o->held.data + o->held_at, old)) {
-            return false;
-        }
-        o->held_at += old;
-        if (o->held_at == o->held.size) {
-            buf_clear(&o->held);
-            o->held_at = 0;
-        }
-    }
-    if (!rec_assign(o, action, *text, count - old)) {
-        return false;
-    }
-    *text += count - old;
-    return true;
-}
-
-/* Keeps the rest for the next call. What was given is moved out of the way once it is the larger half. */
-static bool hold_back(di_output *o, const char *text, size_t n)
-{
-    if (o->held_at > o->held.size / 2) {
-        const size_t left = o->held.size - o->held_at;
-        memmove(o->held.data, o->held.data + o->held_at, left);
-        o->held.size = left;
-        o->held_at = 0;
-    }
-    return n == 0 || buf_append(&o->held, text, n);
-}
-
-/* The machine has read up to `end`; what was unassigned before begins in `held` and goes on at `text`. */
-static bool settle(di_output *o, const char *text, const char *end, const rec_match *match)
-{
-    rec_machine *const m = &o->machine;
-    const rec_action idle = m->stages[m->at].idle;
-    const size_t unassigned = o->held.size - o->held_at + (size_t)(end - text);
-    if (match->pattern == NULL) {
-        return give(o, idle, unassigned - m->hold, &text) && hold_back(o, text, (size_t)(end - text));
-    }
-    const rec_pattern *const p = match->pattern;
-    if (!give(o, idle, unassigned - match->size, &text) || !give(o, p->action, match->size, &text) || !rec_fire(o, p)) {
-        return false;
-    }
-    rec_machine_enter(m, p->next);
-    return true;
-}
-
-/* Whole characters. */
-static bool feed(di_output *o, const char *text, size_t n)
-{
-    const char *const end = text + n;
-    while (text < end && o->finish == DI_FINISH_NONE) {
-        rec_match match;
-        const char *const next = text + rec_machine_bytes(&o->machine, text, (size_t)(end - text), &match);
-        if (!settle(o, text, next, &match)) {
-            return false;
-        }
-        text = next;
-    }
-    return true;
-}
-
-static bool feed_marker(di_output *o, rec_marker marker)
-{
-    const rec_str spelling = o->recipe->spelling[marker];
-    rec_match match;
-    rec_machine_marker(&o->machine, marker, &match);
-    return settle(o, spelling.data, spelling.data + spelling.size, &match);
-}
-
-/* ---- UTF-8 ---- */
-
-/* Position of the next byte that is fed. */
-static uint64_t position(const di_output *o)
-{
-    return o->assigned + (o->held.size - o->held_at);
-}
-
-/* The incomplete character turned out to be these bytes; `n_spans` ids have a part in it. */
-static bool feed_cut(di_output *o, const char *text, size_t n, size_t n_spans)
-{
-    o->n_cut = 0;
-    if (n_spans != 0) {
-        rec_spans_close(o, n_spans, position(o) + n);
-    }
-    return feed(o, text, n);
-}
-
-/* Adds one byte to the incomplete character. *taken is false when the byte begins something new. */
-static bool complete(di_output *o, char byte, size_t n_spans, bool *taken)
-{
-    uint32_t cp;
-    o->cut[o->n_cut] = (uint8_t)byte;
-    const int length = utf8_decode(o->cut, o->n_cut + 1, &cp);
-    *taken = length >= 0;
-    if (length == 0) {
-        o->n_cut++;
-        return true;
-    }
-    if (length > 0) {
-        return feed_cut(o, (const char *)o->cut, (size_t)length, n_spans);
-    }
-    return feed_cut(o, REPLACEMENT, 3, n_spans);
-}
-
-/* Any bytes; invalid ones become U+FFFD. `n_spans`: of the ids before these bytes. */
-static bool feed_bytes(di_output *o, const char *text, size_t n, size_t n_spans)
-{
-    size_t i = 0;
-    while (i < n && o->n_cut != 0) {
-        bool taken;
-        if (!complete(o, text[i], n_spans, &taken)) {
-            return false;
-        }
-        i += taken ? 1 : 0;
-    }
-    while (i < n && o->finish == DI_FINISH_NONE) {
-        const uint8_t *const s = (const uint8_t *)text;
-        const size_t valid = utf8_valid_prefix(s + i, n - i);
-        if (!feed(o, text + i, valid)) {
-            return false;
-        }
-        i += valid;
-        if (i == n) {
-            break;
-        }
-        uint32_t cp;
-        const int length = utf8_decode(s + i, n - i, &cp);
-        if (length == 0) {
-            o->n_cut = n - i;
-            memcpy(o->cut, s + i, o->n_cut);
-            break;
-        }
-        if (!feed(o, REPLACEMENT, 3)) {
-            return false;
-        }
-        i += (size_t)-length;
-    }
-    return true;
 }
 
 /* ---- pushing ---- */
@@ -260,7 +110,7 @@ di_status di_output_push_text(di_output *o, const char *text, size_t n, int64_t 
         return status;
     }
     count(o, n_tokens);
-    return end(o, feed_bytes(o, text, n, 0), err);
+    return end(o, rec_feed_bytes(o, text, n, 0), err);
 }
 
 static bool is_marker(const di_recipe *r, int32_t id)
@@ -272,32 +122,33 @@ static bool push_id(di_output *o, int32_t id, const di_token_logprobs *logprobs)
 {
     const di_recipe *const r = o->recipe;
     const size_t n_spans = o->logprobs.n_spans;
-    const uint64_t at = position(o);
+    const uint64_t at = rec_position(o);
     size_t n;
     count(o, 1);
     if (logprobs != NULL && !rec_span_open(o, at, logprobs)) {
         return false;
     }
     if (is_marker(r, id)) {
-        if (o->n_cut != 0 && !feed_cut(o, REPLACEMENT, 3, n_spans)) {
+        if (!rec_feed_cut(o, n_spans)) {
             return false;
         }
-        if (o->finish == DI_FINISH_NONE && !feed_marker(o, id == r->id[REC_DSML] ? REC_DSML : REC_END_THINK)) {
+        if (o->finish == DI_FINISH_NONE && !rec_feed_marker(o, id == r->id[REC_DSML] ? REC_DSML : REC_END_THINK)) {
             return false;
         }
     } else {
         const char *const text = (const char *)di_tokenizer_bytes(r->tokenizer, id, &n);
-        if (n != 0 && !feed_bytes(o, text, n, n_spans)) {
+        if (n != 0 && !rec_feed_bytes(o, text, n, n_spans)) {
             return false;
         }
     }
     if (o->logprobs.n_spans != 0 && o->n_cut == 0) {
-        rec_spans_close(o, o->logprobs.n_spans, position(o));
+        rec_spans_close(o, o->logprobs.n_spans, rec_position(o));
     }
     return true;
 }
 
-di_status di_output_push_ids(di_output *o, const int32_t *ids, size_t n, const di_token_logprobs *logprobs, di_error *err)
+di_status di_output_push_ids(di_output *o, const int32_t *ids, size_t n, const di_token_logprobs *logprobs,
+                             di_error *err)
 {
     if (o->recipe->tokenizer == NULL) {
         return err_set(err, DI_E_STATE, "ids need a recipe with a tokenizer");
@@ -323,17 +174,17 @@ di_status di_output_push_ids(di_output *o, const int32_t *ids, size_t n, const d
 
 /* ---- the end ---- */
 
-/* A value that the end cuts off loses the beginning of a closing marker; any other text that was held back is what it looks like. */
+/* A value that the end cuts off loses the beginning of a closing marker; any other text that was held back is what
+ * it looks like. */
 static bool release(di_output *o, di_finish reason)
 {
-    const char *none = "";
-    if (o->n_cut != 0 && !feed_cut(o, REPLACEMENT, 3, o->logprobs.n_spans)) {
+    if (!rec_feed_cut(o, o->logprobs.n_spans)) {
         return false;
     }
     const rec_stage_id at = o->machine.at;
     const bool value = at == REC_S_VALUE_STRING || at == REC_S_VALUE_RAW;
     const rec_action action = value && reason != DI_FINISH_STOP ? REC_A_SKIP : o->machine.stages[at].idle;
-    return give(o, action, o->held.size - o->held_at, &none);
+    return rec_give_held(o, action);
 }
 
 static bool inside_call(const di_output *o)
@@ -355,7 +206,8 @@ static di_finish settled_reason(const di_output *o, di_finish reason)
 
 di_status di_output_finish(di_output *o, di_finish reason, di_error *err)
 {
-    if (reason != DI_FINISH_STOP && reason != DI_FINISH_LENGTH && reason != DI_FINISH_FILTER && reason != DI_FINISH_CUT) {
+    if (reason != DI_FINISH_STOP && reason != DI_FINISH_LENGTH && reason != DI_FINISH_FILTER &&
+        reason != DI_FINISH_CUT) {
         return err_set(err, DI_E_ARGUMENT, "an output is finished by stop, length, filter or cut");
     }
     const di_status status = begin(o, REC_IN_NOTHING, err);
@@ -381,8 +233,11 @@ bool di_output_next(di_output *o, di_piece *out)
     }
     const rec_piece *const piece = &o->pieces.items[o->pieces.next++];
     const bool last = piece->kind == DI_PIECE_FINISH;
-    *out = (di_piece){.kind = piece->kind, .text = piece->size != 0 ? o->pieces.text.data + piece->text : "", .size = piece->size,
-                      .call = piece->call, .finish = last ? o->finish : DI_FINISH_NONE};
+    *out = (di_piece){.kind = piece->kind,
+                      .text = piece->size != 0 ? o->pieces.text.data + piece->text : "",
+                      .size = piece->size,
+                      .call = piece->call,
+                      .finish = last ? o->finish : DI_FINISH_NONE};
     if (last && o->finish == DI_FINISH_STOP_STRING) {
         out->stop = o->stop.data;
         out->stop_size = o->stop.size;

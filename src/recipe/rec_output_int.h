@@ -1,10 +1,11 @@
 /* rec_output_int.h - inside of the output parser.
  *
- *   ids or text --UTF-8 (rec_output.c)--> bytes and markers --stages (rec_stages.h)--> lengths and actions
+ *   ids or text (rec_output.c) --UTF-8 (rec_feed.c)--> bytes and markers --stages (rec_stages.h)--> lengths and actions
  *     --pieces (rec_pieces.c)--> what di_output_next hands out
  *
- * Every byte that comes out of the UTF-8 step has a position, counted from 0. The bytes before `assigned` have got their action; the
- * rest lies in `held`, because it may still become a marker. Log-probabilities travel beside the text as spans of positions. */
+ * Every byte that comes out of the UTF-8 step has a position, counted from 0. The bytes before `assigned` have got
+ * their action; the rest lies in `held`, because it may still become a marker. Log-probabilities travel beside the
+ * text as spans of positions. */
 #ifndef RECIPE_REC_OUTPUT_INT_H
 #define RECIPE_REC_OUTPUT_INT_H
 
@@ -77,6 +78,20 @@ struct di_output {
     int64_t completion_tokens;
     int64_t reasoning_tokens;
 };
+
+/* ---- reading (rec_feed.c); false: no memory ---- */
+
+/* Any bytes; invalid ones become U+FFFD, an incomplete character at the end waits. `n_spans`: spans of the ids before
+ * these bytes. */
+bool rec_feed_bytes(di_output *o, const char *text, size_t n, size_t n_spans);
+/* REC_END_THINK or REC_DSML, as a control id. No character may be incomplete. */
+bool rec_feed_marker(di_output *o, rec_marker marker);
+/* Nothing completes the incomplete character: it becomes U+FFFD. */
+bool rec_feed_cut(di_output *o, size_t n_spans);
+/* What is held gets this action. */
+bool rec_give_held(di_output *o, rec_action action);
+/* Position of the next byte that is fed. */
+uint64_t rec_position(const di_output *o);
 
 /* ---- pieces (rec_pieces.c); false: no memory ---- */
 

@@ -1,9 +1,9 @@
-/* rec_pieces.c - actions to pieces: neighbours of one kind within a call are one piece, whose text is contiguous in one buffer
- * (recipe.md 4.4; where a piece is cut is free).
+/* rec_pieces.c - actions to pieces: neighbours of one kind within a call are one piece, whose text is contiguous
+ * in one buffer (recipe.md 4.4; where a piece is cut is free).
  *
- * Around a JSON answer each stretch of other text becomes one blank, however it arrived. String arguments are escaped byte by byte
- * (2.7), so that the escaped text does not depend on the cuts either. Log-probabilities go with the first piece that shows a byte of
- * their id (5.1). */
+ * Around a JSON answer each stretch of other text becomes one blank, however it arrived. String arguments are
+ * escaped byte by byte (2.7), so that the escaped text does not depend on the cuts either. Log-probabilities go
+ * with the first piece that shows a byte of their id (5.1). */
 #include "recipe/rec_output_int.h"
 
 #include <stdlib.h>
@@ -42,8 +42,8 @@ bool rec_span_open(di_output *o, uint64_t position, const di_token_logprobs *log
         }
         l->tops[l->n_tops++] = logprobs->top[i];
     }
-    l->spans[l->n_spans++] = (rec_span){.begin = position, .end = UINT64_MAX, .id = logprobs->id, .logprob = logprobs->logprob,
-                                        .top = top, .n_top = logprobs->n_top};
+    l->spans[l->n_spans++] = (rec_span){.begin = position, .end = UINT64_MAX, .id = logprobs->id,
+                                        .logprob = logprobs->logprob, .top = top, .n_top = logprobs->n_top};
     return true;
 }
 

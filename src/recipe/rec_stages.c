@@ -1,7 +1,7 @@
 /* rec_stages.c - see rec_stages.h. The table `rules` is recipe.md 4.2; its order is the priority within a stage.
  *
- * Both prompt versions are read by the same table: behind the opening marker only `invoke name="` counts. A parameter's name ends at
- * its closing quote, so that it may hold blanks. */
+ * Both prompt versions are read by the same table: behind the opening marker only `invoke name="` counts. A
+ * parameter's name ends at its closing quote, so that it may hold blanks. */
 #include "recipe/rec_stages.h"
 
 #include "core/arith.h"

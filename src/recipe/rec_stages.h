@@ -1,11 +1,13 @@
-/* rec_stages.h - the matcher of the output parser: stages, their patterns, and what is partly matched (recipe.md 4.2, 4.3).
+/* rec_stages.h - the matcher of the output parser: stages, their patterns, and what is partly matched (recipe.md
+ * 4.2, 4.3).
  *
- * A stage has patterns in order of priority and one action for what matches none of them. Patterns are spelled in symbols: a byte, or
- * one of the two markers as a whole. A machine for text knows bytes only; a machine for ids gets a marker as one symbol, so that
- * ordinary bytes never make one. Lengths are always bytes of text: a marker symbol counts as its spelling.
+ * A stage has patterns in order of priority and one action for what matches none of them. Patterns are spelled in
+ * symbols: a byte, or one of the two markers as a whole. A machine for text knows bytes only; a machine for ids
+ * gets a marker as one symbol, so that ordinary bytes never make one. Lengths are always bytes of text: a marker
+ * symbol counts as its spelling.
  *
- * The machine says what matched and how many bytes may still become a match (`hold`); the text itself is the caller's. It is
- * resumable after any symbol and allocates nothing after rec_machine_init. One thread. */
+ * The machine says what matched and how many bytes may still become a match (`hold`); the text itself is the
+ * caller's. It is resumable after any symbol and allocates nothing after rec_machine_init. One thread. */
 #ifndef RECIPE_REC_STAGES_H
 #define RECIPE_REC_STAGES_H
 
@@ -100,7 +102,8 @@ typedef struct rec_match {
     size_t size;                /* bytes that belong to it, the last ones seen */
 } rec_match;
 
-/* Copies the stop strings and lays out the stages. Errors: DI_E_ARGUMENT, DI_E_LIMIT, DI_E_MEMORY; the machine is then empty. */
+/* Copies the stop strings and lays out the stages. Errors: DI_E_ARGUMENT, DI_E_LIMIT, DI_E_MEMORY; the machine is
+ * then empty. */
 di_status rec_machine_init(rec_machine *m, const di_recipe *recipe, const di_output_options *options, di_error *err);
 void rec_machine_fini(rec_machine *m);
 
@@ -110,7 +113,8 @@ void rec_machine_spell(rec_machine *m, const di_recipe *recipe, bool ids);
 /* All matches are forgotten. */
 void rec_machine_enter(rec_machine *m, rec_stage_id stage);
 
-/* Reads bytes up to the end of the first match, else all. Returns how many were read. The caller enters the next stage. */
+/* Reads bytes up to the end of the first match, else all. Returns how many were read. The caller enters the next
+ * stage. */
 size_t rec_machine_bytes(rec_machine *m, const char *text, size_t n, rec_match *match);
 
 /* Reads one marker: REC_END_THINK or REC_DSML. */

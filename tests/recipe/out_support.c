@@ -93,8 +93,8 @@ void out_expect_same(const out_result *a, const out_result *b, const char *what)
         buf two;
         buf_init(&one, SIZE_MAX);
         buf_init(&two, SIZE_MAX);
-        fail_msg("%s:\n  %s %s\n  %s %s", what, out_line(a, &one), a->logprobs.size != 0 ? a->logprobs.data : "", out_line(b, &two),
-                 b->logprobs.size != 0 ? b->logprobs.data : "");
+        fail_msg("%s:\n  %s %s\n  %s %s", what, out_line(a, &one), a->logprobs.size != 0 ? a->logprobs.data : "",
+                 out_line(b, &two), b->logprobs.size != 0 ? b->logprobs.data : "");
     }
 }
 

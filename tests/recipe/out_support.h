@@ -39,12 +39,14 @@ void out_take(di_output *output, out_result *r);
 /* Two outputs say the same, wherever their pieces were cut. `what` names the case. */
 void out_expect_same(const out_result *a, const out_result *b, const char *what);
 
-/* The same as one line of text, for messages and short expectations: "r:..|t:..|name(arguments)|finish". Borrowed until r ends. */
+/* The same as one line of text, for messages and short expectations: "r:..|t:..|name(arguments)|finish". Borrowed
+ * until r ends. */
 const char *out_line(const out_result *r, buf *line);
 
 const char *out_finish_name(di_finish finish); /* as Chat calls it; "cut" */
 
-/* The tokenizer "v41_recipe" of DI_TOKENIZERS, else build/tokenizers; NULL when it is not there, which with CI=true fails. */
+/* The tokenizer "v41_recipe" of DI_TOKENIZERS, else build/tokenizers; NULL when it is not there, which with
+ * CI=true fails. */
 di_tokenizer *out_tokenizer(void);
 /* The bundled demo model's; always there. */
 di_tokenizer *out_demo(void);

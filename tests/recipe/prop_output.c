@@ -1,6 +1,7 @@
-/* The output parser gives the same however its input is cut: into bytes, characters or random parts, one id at a time or many, and
- * however ordinary text is spelled by ids. Over the texts of outputs.jsonl and over generated ones that are full of markers, halves
- * of markers, newlines and stop strings. And it holds back nothing but what may still become a marker. */
+/* The output parser gives the same however its input is cut: into bytes, characters or random parts, one id at a
+ * time or many, and however ordinary text is spelled by ids. Over the texts of outputs.jsonl and over generated
+ * ones that are full of markers, halves of markers, newlines and stop strings. And it holds back nothing but what
+ * may still become a marker. */
 #include "out_support.h"
 
 #include "support/unit.h"
@@ -50,8 +51,8 @@ static void end_output(di_output *output, di_finish reason, out_result *r)
     di_output_free(output);
 }
 
-static void parse_text(const di_output_options *options, const char *text, size_t n, di_finish reason, cutting how, uint64_t *seed,
-                       out_result *r)
+static void parse_text(const di_output_options *options, const char *text, size_t n, di_finish reason, cutting how,
+                       uint64_t *seed, out_result *r)
 {
     di_output *const output = open_output(options);
     out_result_init(r);
@@ -81,10 +82,14 @@ static void check_text(const di_output_options *options, const char *text, size_
 
 static const char *const fragments[] = {
     "</think>", "<think>", "<｜DSML｜", "</｜DSML｜", "｜DSML｜", "<｜DSML｜ calls>", "</｜DSML｜ calls>", "</｜DSML｜tool_calls>",
-    "<｜DSML｜ invoke name=\"f\">", "</｜DSML｜ invoke>", "<｜DSML｜invoke name=\"", "<｜DSML｜ parameter name=\"k\" string=\"true\">",
-    "<｜DSML｜parameter name=\"k k\" string=\"false\">", "</｜DSML｜ parameter>", "parameter name=\"", "invoke name=\"", "true\">", "false\">",
-    "\"", "\\", "\n", "\n", "\n\n", "\r", "\t", " ", "<", "</", "</th", "<｜", "<｜DS", "</｜DSM", "｜", "\xEF\xBD", "\x9C", "think>", "```json\n", "\n```",
-    "```\n", "```", "{", "}", "[1, 2]", "{\"a\": \"b\"}", "END", "EN", "ENDE", "aab", "aa", "a", "b", "word ", "日本", "🦀", "é", "\x01", "\xFF",
+    "<｜DSML｜ invoke name=\"f\">", "</｜DSML｜ invoke>", "<｜DSML｜invoke name=\"",
+    "<｜DSML｜ parameter name=\"k\" string=\"true\">",
+    "<｜DSML｜parameter name=\"k k\" string=\"false\">", "</｜DSML｜ parameter>", "parameter name=\"", "invoke name=\"",
+    "true\">", "false\">",
+    "\"", "\\", "\n", "\n", "\n\n", "\r", "\t", " ", "<", "</", "</th", "<｜", "<｜DS", "</｜DSM", "｜",
+    "\xEF\xBD", "\x9C", "think>", "```json\n", "\n```",
+    "```\n", "```", "{", "}", "[1, 2]", "{\"a\": \"b\"}", "END", "EN", "ENDE", "aab",
+    "aa", "a", "b", "word ", "日本", "🦀", "é", "\x01", "\xFF",
     "\xF0\x9F", "\xEF\xBF\xBD", "<｜User｜>",
 };
 enum { N_FRAGMENTS = sizeof fragments / sizeof *fragments };
@@ -96,7 +101,8 @@ static size_t generate(uint64_t *seed, char *text, bool valid)
     while (n < limit) {
         const char *const part = fragments[unit_random(seed) % N_FRAGMENTS];
         const unsigned char first = (unsigned char)part[0];
-        const bool broken = first == 0xFF || first == 0x9C || strcmp(part, "\xEF\xBD") == 0 || strcmp(part, "\xF0\x9F") == 0;
+        const bool half = strcmp(part, "\xEF\xBD") == 0 || strcmp(part, "\xF0\x9F") == 0;
+        const bool broken = first == 0xFF || first == 0x9C || half;
         if (!(valid && broken)) {
             memcpy(text + n, part, strlen(part));
             n += strlen(part);
@@ -108,9 +114,13 @@ static size_t generate(uint64_t *seed, char *text, bool valid)
 
 static di_output_options random_options(uint64_t *seed)
 {
-    static const char *const lists[][3] = {{"END", "ENDER", "aab"}, {"aa", "aab", "\n\n"}, {"<", "</think>", "｜DSML｜"}, {"a日", "END", "\n```"}};
+    static const char *const lists[][3] = {
+        {"END", "ENDER", "aab"}, {"aa", "aab", "\n\n"}, {"<", "</think>", "｜DSML｜"}, {"a日", "END", "\n```"}};
     const uint64_t r = unit_random(seed);
-    return (di_output_options){.tools = r % 4 != 0, .in_tools = r % 32 == 7, .json = (r >> 8) % 5 == 0, .stage = (di_output_stage)((r >> 16) % 4),
+    return (di_output_options){.tools = r % 4 != 0,
+                               .in_tools = r % 32 == 7,
+                               .json = (r >> 8) % 5 == 0,
+                               .stage = (di_output_stage)((r >> 16) % 4),
                                .stops = lists[(r >> 24) % 4], .n_stops = (r >> 32) % 2 != 0 ? 0 : (r >> 40) % 4};
 }
 
@@ -147,7 +157,8 @@ static bool starts_with(const char *text, const char *word)
     return strncmp(text, word, strlen(word)) == 0;
 }
 
-/* The markers as control ids, but some spelled out (`spoof` says which); what is between them in parts of random size. */
+/* The markers as control ids, but some spelled out (`spoof` says which); what is between them in parts of random
+ * size. */
 static size_t spell(const char *text, size_t n, uint64_t spoof, bool parts, uint64_t *seed, int32_t *ids)
 {
     size_t n_ids = 0;
@@ -172,8 +183,8 @@ static size_t spell(const char *text, size_t n, uint64_t spoof, bool parts, uint
     return n_ids;
 }
 
-static void parse_ids(const di_output_options *options, const int32_t *ids, size_t n, di_finish reason, size_t most, bool logprobs,
-                      uint64_t *seed, out_result *r)
+static void parse_ids(const di_output_options *options, const int32_t *ids, size_t n, di_finish reason, size_t most,
+                      bool logprobs, uint64_t *seed, out_result *r)
 {
     di_output *const output = open_output(options);
     di_token_logprobs numbered[MAX_IDS];
@@ -255,7 +266,8 @@ static void random_ids_in_any_grouping(void **state)
 
 /* ---- holding back ---- */
 
-/* The most bytes at the end of an answer that may begin a stop string, a marker, or newlines in front of a tool block. */
+/* The most bytes at the end of an answer that may begin a stop string, a marker, or newlines in front of a tool
+ * block. */
 static size_t may_become(const char *text, size_t n, const di_output_options *options)
 {
     const char *words[17];
@@ -289,7 +301,8 @@ static void nothing_else_is_held_back(void **state)
     uint64_t seed = 4;
     for (int round = 0; round < ROUNDS; round++) {
         char text[MAX_TEXT];
-        const di_output_options options = {.tools = round % 2 == 0, .stage = DI_STAGE_CONTENT, .stops = stops, .n_stops = (size_t)round % 4};
+        const di_output_options options = {
+            .tools = round % 2 == 0, .stage = DI_STAGE_CONTENT, .stops = stops, .n_stops = (size_t)round % 4};
         const size_t n = generate(&seed, text, true);
         di_output *const output = open_output(&options);
         out_result r;

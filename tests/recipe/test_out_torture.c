@@ -1,6 +1,6 @@
-/* Fails each allocation of the output parser in turn (support/torture.h): a clean DI_E_MEMORY, no leak, no crash, and an output that
- * ran out of memory takes nothing more.
- * ctest: wrap=malloc,calloc,realloc,strdup,aligned_alloc,free */
+/* Fails each allocation of the output parser in turn (support/torture.h): a clean DI_E_MEMORY, no leak, no crash,
+ * and an output that ran out of memory takes nothing more. ctest:
+ * wrap=malloc,calloc,realloc,strdup,aligned_alloc,free */
 #include "support/torture.h"
 
 #include "out_support.h"
@@ -11,7 +11,8 @@ static di_tokenizer *tokenizer;
 static di_recipe *recipe;
 
 static const char *const stops[] = {"END", "a longer stop string"};
-static const di_output_options options = {.tools = true, .stage = DI_STAGE_REASONING_START, .stops = stops, .n_stops = 2};
+static const di_output_options options = {
+    .tools = true, .stage = DI_STAGE_REASONING_START, .stops = stops, .n_stops = 2};
 
 /* Every piece is looked at, so that the address sanitizer sees what it borrows. */
 static size_t drain(di_output *output)
@@ -32,8 +33,10 @@ static size_t drain(di_output *output)
 static di_status parse_text(const void *arg, di_error *err)
 {
     (void)arg;
-    static const char text[] = "\nthinking\n\n</think>\n\nanswer\n\n<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"a long name of a function\">\n"
-                               "<｜DSML｜ parameter name=\"key\" string=\"true\">some \"text\" that is\nescaped</｜DSML｜ parameter>\n"
+    static const char text[] = "\nthinking\n\n</think>\n\nanswer\n\n<｜DSML｜ calls>\n"
+                               "<｜DSML｜ invoke name=\"a long name of a function\">\n"
+                               "<｜DSML｜ parameter name=\"key\" string=\"true\">some \"text\" that is\nescaped"
+                               "</｜DSML｜ parameter>\n"
                                "</｜DSML｜ invoke>\n</｜DSML｜ calls>";
     di_output *output = NULL;
     di_status status = di_output_new(recipe, &options, &output, err);

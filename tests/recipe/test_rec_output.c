@@ -86,7 +86,8 @@ static void both_dialects_of_calls_are_read(void **state)
 {
     (void)state;
     expect(&thinking_tools,
-           "plan\n\n<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"w\">\n<｜DSML｜ parameter name=\"city\" string=\"true\">Paris</｜DSML｜ parameter>\n"
+           "plan\n\n<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"w\">\n"
+           "<｜DSML｜ parameter name=\"city\" string=\"true\">Paris</｜DSML｜ parameter>\n"
            "<｜DSML｜ parameter name=\"days\" string=\"false\">3</｜DSML｜ parameter>\n</｜DSML｜ invoke>\n</｜DSML｜ calls>",
            "r:plan|w({\"city\": \"Paris\", \"days\": 3})|tool_calls");
     expect(&tools, "\n\n<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"f\">\n</｜DSML｜invoke>\n<｜DSML｜invoke name=\"g\">\n"
@@ -103,13 +104,16 @@ static void both_dialects_of_calls_are_read(void **state)
 static void values_become_json_text(void **state)
 {
     (void)state;
-    expect(&tools, "<｜DSML｜ calls><｜DSML｜ invoke name=\"f\"><｜DSML｜ parameter name=\"t\" string=\"true\">l1\nsays \"hi\" \\p\t\x01\x7F <｜DSML｜tool_calls> "
+    expect(&tools, "<｜DSML｜ calls><｜DSML｜ invoke name=\"f\"><｜DSML｜ parameter name=\"t\" string=\"true\">"
+                   "l1\nsays \"hi\" \\p\t\x01\x7F <｜DSML｜tool_calls> "
                    "<b></b></｜DSML｜ parameter></｜DSML｜ invoke></｜DSML｜ calls>",
            "f({\"t\": \"l1\\nsays \\\"hi\\\" \\\\p\\t\\u0001\x7F <｜DSML｜tool_calls> <b></b>\"})|tool_calls");
     /* A name ends at its quote: blanks and markup belong to it. */
-    expect(&tools, "<｜DSML｜ invoke name=\"f\"><｜DSML｜ parameter name=\"shipping address string=\" string=\"true\">v</｜DSML｜></｜DSML｜>",
+    expect(&tools, "<｜DSML｜ invoke name=\"f\">"
+                   "<｜DSML｜ parameter name=\"shipping address string=\" string=\"true\">v</｜DSML｜></｜DSML｜>",
            "f({\"shipping address string=\": \"v\"})|tool_calls");
-    expect(&tools, "<｜DSML｜invoke name=\"f\"><｜DSML｜parameter name=\"a\" string=\"false\"></｜DSML｜></｜DSML｜>", "f({\"a\": })|tool_calls");
+    expect(&tools, "<｜DSML｜invoke name=\"f\"><｜DSML｜parameter name=\"a\" string=\"false\"></｜DSML｜></｜DSML｜>",
+           "f({\"a\": })|tool_calls");
 }
 
 static void stop_strings_end_the_answer(void **state)
@@ -174,7 +178,8 @@ static void what_the_end_cuts_off(void **state)
 static void invalid_text_becomes_replacement_characters(void **state)
 {
     (void)state;
-    expect(&plain, "a\xFFz\xE6\x9D\xE6\x9D\xB1\xC0\x80", "t:a\xEF\xBF\xBDz\xEF\xBF\xBD\xE6\x9D\xB1\xEF\xBF\xBD\xEF\xBF\xBD|stop");
+    expect(&plain, "a\xFFz\xE6\x9D\xE6\x9D\xB1\xC0\x80",
+           "t:a\xEF\xBF\xBDz\xEF\xBF\xBD\xE6\x9D\xB1\xEF\xBF\xBD\xEF\xBF\xBD|stop");
     expect(&thinking, "a\xF0\x9F</think>b", "r:a\xEF\xBF\xBD|t:b|stop");
 }
 
@@ -182,8 +187,8 @@ static void only_a_possible_marker_is_held_back(void **state)
 {
     (void)state;
     static const char *const chunks[] = {"ok <", "｜Ass", "istant｜> fine\n", "\n", "<｜DSML", "x"};
-    static const char *const seen[] = {"ok ", "ok <｜Ass", "ok <｜Assistant｜> fine", "ok <｜Assistant｜> fine", "ok <｜Assistant｜> fine",
-                                       "ok <｜Assistant｜> fine\n\n<｜DSMLx"};
+    static const char *const seen[] = {"ok ", "ok <｜Ass", "ok <｜Assistant｜> fine", "ok <｜Assistant｜> fine",
+                                       "ok <｜Assistant｜> fine", "ok <｜Assistant｜> fine\n\n<｜DSMLx"};
     const di_output_options options = {.tools = true, .stage = DI_STAGE_CONTENT};
     di_output *const output = open_output(&options);
     out_result r;
@@ -199,7 +204,8 @@ static void only_a_possible_marker_is_held_back(void **state)
 
 /* ---- ids ---- */
 
-/* Feeds text whose markers are written "{D}" and "{T}" for the control ids; all else is encoded without added tokens. */
+/* Feeds text whose markers are written "{D}" and "{T}" for the control ids; all else is encoded without added
+ * tokens. */
 static void push_spelled(di_output *output, const char *text, out_result *r)
 {
     while (*text != '\0') {
@@ -242,7 +248,8 @@ static void only_control_ids_are_markers(void **state)
     expect_ids(&thinking, "Hello{T}\n\nHello", DI_FINISH_STOP, "r:Hello|t:Hello|stop");
     expect_ids(&thinking, "a\n<\n{T}b", DI_FINISH_STOP, "r:a\n<|t:b|stop");
     expect_ids(&tools, "\n\n<｜DSML｜ invoke name=\"f\">", DI_FINISH_STOP, "t:<｜DSML｜ invoke name=\"f\">|stop");
-    expect_ids(&tools, "x\n<{D} invoke name=\"f\"><{D} parameter name=\"a\" string=\"true\">x</｜DSML｜ parameter>y</{D} parameter></{D} invoke></{D} calls>z",
+    expect_ids(&tools, "x\n<{D} invoke name=\"f\"><{D} parameter name=\"a\" string=\"true\">x</｜DSML｜ parameter>y"
+                       "</{D} parameter></{D} invoke></{D} calls>z",
                DI_FINISH_STOP, "t:x|f({\"a\": \"x</｜DSML｜ parameter>y\"})|tool_calls");
     expect_ids(&plain, "a{D}b{T}c", DI_FINISH_STOP, "t:a｜DSML｜bc|stop");
     expect_ids(&tools, "{D}<b>{D}", DI_FINISH_STOP, "t:｜DSML｜<b>｜DSML｜|stop");
@@ -254,7 +261,8 @@ static void only_control_ids_are_markers(void **state)
 static void a_cut_value_loses_a_spelled_marker_too(void **state)
 {
     (void)state;
-    expect_ids(&tools, "<{D} invoke name=\"f\"><{D} parameter name=\"a\" string=\"false\">12</｜DSM", DI_FINISH_LENGTH, "f({\"a\": 12)|length");
+    expect_ids(&tools, "<{D} invoke name=\"f\"><{D} parameter name=\"a\" string=\"false\">12</｜DSM", DI_FINISH_LENGTH,
+               "f({\"a\": 12)|length");
     expect_ids(&tools, "<{D} invoke name=\"f\"><{D} parameter name=\"a\" string=\"false\">12</｜DSM", DI_FINISH_STOP,
                "f({\"a\": 12</｜DSM)|tool_calls");
 }
@@ -407,9 +415,9 @@ static void wrong_calls_are_refused(void **state)
     unit_expect_error(di_output_new(recipe, &options, &output, &err), DI_E_ARGUMENT, &err, "17 stop strings", NULL);
     options.n_stops = 2;
     stops[1] = "";
-    unit_expect_error(di_output_new(recipe, &options, &output, &err), DI_E_ARGUMENT, &err, "stop string 1 is empty", NULL);
+    unit_expect_error(di_output_new(recipe, &options, &output, &err), DI_E_ARGUMENT, &err, "1 is empty", NULL);
     stops[1] = "\x80";
-    unit_expect_error(di_output_new(recipe, &options, &output, &err), DI_E_ARGUMENT, &err, "stop string 1 is not UTF-8", NULL);
+    unit_expect_error(di_output_new(recipe, &options, &output, &err), DI_E_ARGUMENT, &err, "1 is not UTF-8", NULL);
     assert_null(output);
 
     const int32_t id = 5;

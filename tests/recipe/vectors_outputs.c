@@ -1,5 +1,6 @@
-/* outputs.jsonl: what the official package makes of generated text and ids. A field `differs` replaces the fields it names; a line
- * whose `differs` is a sentence is skipped. Text must not appear later than there by more than one chunk. */
+/* outputs.jsonl: what the official package makes of generated text and ids. A field `differs` replaces the fields
+ * it names; a line whose `differs` is a sentence is skipped. Text must not appear later than there by more than
+ * one chunk. */
 #include "out_support.h"
 
 #define FILE_NAME "outputs.jsonl"
@@ -72,8 +73,10 @@ static void expect_result(const line *l, const di_output *output, const out_resu
         expect_text(l, "name", r->names[i].data, r->names[i].size, js_at(call, 0));
         expect_text(l, "arguments", r->arguments[i].data, r->arguments[i].size, js_at(call, 1));
     }
-    expect_text(l, "finish_reason", out_finish_name(r->finish), strlen(out_finish_name(r->finish)), field(l, "finish_reason"));
-    expect_text(l, "stop_reason", messages_reason(r->finish), strlen(messages_reason(r->finish)), field(l, "stop_reason"));
+    const char *const chat = out_finish_name(r->finish);
+    const char *const messages = messages_reason(r->finish);
+    expect_text(l, "finish_reason", chat, strlen(chat), field(l, "finish_reason"));
+    expect_text(l, "stop_reason", messages, strlen(messages), field(l, "stop_reason"));
     if (js_kind_of(field(l, "stop_sequence")) == JS_STRING) {
         expect_buf(l, "stop_sequence", &r->stop);
     }
@@ -183,7 +186,10 @@ static void outputs(void **state)
             fail_msg("%s", err.message);
         }
         const js_value *const root = js_root(doc);
-        const line l = {js_string(js_get(root, "id"), NULL), root, js_get(root, "differs"), js_bool(js_get(js_get(root, "options"), "json"))};
+        const line l = {.id = js_string(js_get(root, "id"), NULL),
+                        .root = root,
+                        .differs = js_get(root, "differs"),
+                        .json = js_bool(js_get(js_get(root, "options"), "json"))};
         if (js_kind_of(l.differs) == JS_STRING) {
             n_sentences++;
         } else if (tokenizer == NULL && out_needs_tokenizer(js_get(root, "chunks"))) {
@@ -197,8 +203,8 @@ static void outputs(void **state)
     }
     free(text);
     assert_true(n_passed > 0);
-    printf(FILE_NAME ": %zu passed, %zu skipped (%zu without the tokenizer, %zu differ by a sentence)\n", n_passed, n_ids + n_sentences,
-           n_ids, n_sentences);
+    printf(FILE_NAME ": %zu passed, %zu skipped (%zu without the tokenizer, %zu differ by a sentence)\n", n_passed,
+           n_ids + n_sentences, n_ids, n_sentences);
 }
 
 static int open_all(void **state)
