@@ -146,6 +146,8 @@ struct di_request {
     rec_tool **declared;        /* [n_declared] every tool of the request before the choice, in order (Responses: echo and names) */
     size_t n_declared;
     di_inference inference;
+    float asked_temperature;    /* as the request says; NaN = it does not (rec_read_sampling) */
+    float asked_top_p;
     di_output_options output;
     di_image_ref *images;       /* [n_images] in the order of the placeholders (rec_render) */
     size_t n_images;

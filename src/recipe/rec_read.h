@@ -91,7 +91,7 @@ di_status rec_settle_output(di_request *r, di_error *err);
  * of a long link. */
 di_status rec_image_url(di_request *r, rec_str url, di_image_detail detail, const char *path, const char *long_path,
                         di_image_ref **out, di_error *err);
-/* Messages: base64 data with its media type, decoded into the arena. */
+/* Messages: base64 data with its media type, put together as a data URL. */
 di_status rec_image_base64(di_request *r, rec_str media_type, rec_str data, const char *path, di_image_ref **out, di_error *err);
 di_status rec_read_detail(const js_value *object, const rec_path *at, di_image_detail *out, di_error *err);
 
