@@ -1,6 +1,6 @@
-/* Fails each allocation of the output parser in turn (support/torture.h): a clean DI_E_MEMORY, no leak, no crash,
- * and an output that ran out of memory takes nothing more. ctest:
- * wrap=malloc,calloc,realloc,strdup,aligned_alloc,free */
+/* Fails each allocation of the output parser in turn (support/torture.h): a clean DI_E_MEMORY, no leak, no crash, and an
+ * output that ran out of memory takes nothing more.
+ * ctest: wrap=malloc,calloc,realloc,strdup,aligned_alloc,free */
 #include "support/torture.h"
 
 #include "out_support.h"
