@@ -38,8 +38,8 @@ static void later_outputs_move_next_to_their_calls(void **state)
         {INPUT(ASK FC("a", "f") SAY("user", "x") FC("b", "g") SAY("user", "y") FO("a", "1") FO("b", "2")),
          USER("q") ANSWER(CALLS(CALL("f"))) USER(RESULT("1")) "\n\nx" ANSWER(CALLS(CALL("g"))) USER(RESULT("2")) "\n\ny" END},
         {INPUT(ASK SEARCH("s") SAY("user", "x") FOUND("s", F("h"))),
-         RESULT("[{\"type\":\"function\",\"name\":\"h\",\"description\":null,\"parameters\":null,\"strict\":null}]") NEWS(SCHEMA("h"))
-             USER("x") END},
+         RESULT("[{\"type\":\"function\",\"name\":\"h\",\"description\":null,\"parameters\":null,\"strict\":null}]")
+             NEWS(SCHEMA("h")) USER("x") END},
     };
     req_expect_tails(&here, cases, REQ_N(cases));
     req_expect_tail(&thinking, INPUT(ASK FC("c", "f") REASON("r") FO("c", "o")) ",'tools':[" F("f") "]",
@@ -57,8 +57,8 @@ static void calls_and_outputs_must_pair(void **state)
         {INPUT(FC("b", "f") FC("a", "f") FO("a", "")), "No tool output found for tool call b."},
         {INPUT(FC("a", "f") SAY("user", "x") FO("a", "1") FO("a", "2")), "Duplicate tool output for call_id: a."},
         {INPUT(FC("a", "f") FO("a", "1") FC("a", "f") FO("a", "2")), "Duplicate 'call_id': a."},
-        {INPUT(FC("a", "f") FO("", "1")), "Invalid 'input[1].call_id': empty string. Expected a string with minimum length 1, but got "
-                                         "an empty string instead."},
+        {INPUT(FC("a", "f") FO("", "1")),
+         "Invalid 'input[1].call_id': empty string. Expected a string with minimum length 1, but got an empty string instead."},
     };
     req_expect_errors(&here, cases, REQ_N(cases));
 }
@@ -117,8 +117,8 @@ static void a_search_may_bring_declared_tools_along(void **state)
     static const req_case others[] = {
         {INPUT(SEARCH("s") FOUND("s", "{'type':'function','name':'g','description':'e'}")), "Tool names must be unique."},
         {INPUT(SEARCH("s") FOUND("s", F("g"))), "Tool names must be unique."},
-        {INPUT(SEARCH("s") FOUND("s", "{'type':'function','name':'g','description':'d','parameters':{'type':'object','minProperties':1.0}}")),
-         "Tool names must be unique."},
+        {INPUT(SEARCH("s") FOUND("s", "{'type':'function','name':'g','description':'d','parameters':{'type':'object',"
+                                      "'minProperties':1.0}}")), "Tool names must be unique."},
         {INPUT(SEARCH("s") FOUND("s", "{'type':'function','name':'g','description':'d','parameters':{'type':'object'}}")),
          "Tool names must be unique."},
     };
@@ -201,7 +201,8 @@ static void historical_calls_use_the_declared_name(void **state)
         {INPUT(SPACED("1", "g", "b") FC("2", "b") FO("1", "") FO("2", "")),
          ANSWER(CALLS(CALL("g::b") "\n" CALL("b"))) USER(RESULT("")) "\n\n" RESULT("") END},
         {INPUT(SPACED("1", "a:", "b") SPACED("2", "a", ":b") SPACED("3", "a", ":b") FO("1", "") FO("2", "") FO("3", "")),
-         ANSWER(CALLS(CALL("a:::b") "\n" CALL("a:::b_1") "\n" CALL("a:::b_1"))) USER(RESULT("")) "\n\n" RESULT("") "\n\n" RESULT("") END},
+         ANSWER(CALLS(CALL("a:::b") "\n" CALL("a:::b_1") "\n" CALL("a:::b_1")))
+             USER(RESULT("")) "\n\n" RESULT("") "\n\n" RESULT("") END},
     };
     req_expect_tails(&here, cases, REQ_N(cases));
     req_expect_tail(&v4, INPUT(SPACED("1", "q", "r") FO("1", "")) ",'tools':[" F("q__r") "]",
@@ -462,8 +463,8 @@ static void many_searches_redeclare_one_large_tool(void **state)
     }
     buf_puts(&b, "'q'],'x':[]}}],'tool_choice':'none','input':[");
     for (int i = 0; i < MANY; i++) {
-        buf_printf(&b, SEARCH("s%d") FOUND("s%d", "{'type':'function','name':'g','parameters':{'type':'object','required':['p0'],'x':[]}}"),
-                   i, i);
+        buf_printf(&b, SEARCH("s%d") FOUND("s%d", "{'type':'function','name':'g','parameters':{'type':'object',"
+                                                  "'required':['p0'],'x':[]}}"), i, i);
     }
     buf_puts(&b, "{'type':'ignored'}]");
     assert_false(b.failed);
