@@ -143,7 +143,8 @@ struct di_request {
     bool stream;
     bool include_usage;         /* Chat */
     rec_conversation talk;
-    rec_tool **declared;        /* [n_declared] every tool of the request before the choice, in order (Responses: echo and names) */
+    rec_tool **declared;        /* [n_declared] every tool of the request before the choice, in order; what writers split names by.
+                                 * Responses: behind those of `tools` the ones that tool searches found. */
     size_t n_declared;
     di_inference inference;
     float asked_temperature;    /* as the request says; NaN = it does not (rec_read_sampling) */
