@@ -155,6 +155,32 @@ static void blocks_of_an_answer_join(void **state)
     req_expect_tails(&here, thoughts, REQ_N(thoughts));
 }
 
+static void reasoning_must_come_back_where_it_is_asked_for(void **state)
+{
+    (void)state;
+#define LOST "The `content[].thinking` in the thinking mode must be passed back to the API."
+    static const di_recipe_options options = {.reject_missing_reasoning = true};
+    const req_place strict = {DI_MESSAGES, REQ_V41, &options};
+    const req_place strict_v4 = {DI_MESSAGES, REQ_V4, &options};
+    static const req_case faults[] = {
+        {MESSAGES(ASK FROM("assistant", USE("1")) FROM("user", GOT("1", "''"))), LOST},
+        {MESSAGES(ASK BY("assistant", "a")) THREE, LOST},
+        {MESSAGES(ASK BY("assistant", "a") BY("system", "s")) THREE ",'tool_choice':{'type':'none'}", LOST},
+    };
+    static const char *const fine[] = {
+        MESSAGES(ASK BY("assistant", "a")), /* without tools and calls */
+        MESSAGES(ASK FROM("assistant", USE("1")) FROM("user", GOT("1", "''") "," TEXT("x"))) THREE,
+        MESSAGES(ASK FROM("assistant", THINK("") "," USE("1")) FROM("user", GOT("1", "''"))) THREE,
+    };
+    req_expect_errors(&strict, faults, REQ_N(faults));
+    for (size_t i = 0; i < REQ_N(fine); i++) {
+        req_read r = req_open(&strict, fine[i]);
+        req_close(&r);
+    }
+    req_read r = req_open(&strict_v4, faults[2].body); /* there the user says it */
+    req_close(&r);
+}
+
 static void input_of_a_call_is_written_in_python_style(void **state)
 {
     (void)state;
@@ -413,6 +439,7 @@ int main(void)
         cmocka_unit_test(not_all_tools_may_be_deferred),
         cmocka_unit_test(redacted_thinking_is_dropped),
         cmocka_unit_test(blocks_of_an_answer_join),
+        cmocka_unit_test(reasoning_must_come_back_where_it_is_asked_for),
         cmocka_unit_test(input_of_a_call_is_written_in_python_style),
         cmocka_unit_test(calls_and_results_must_pair),
         cmocka_unit_test(blocks_stand_where_they_may),

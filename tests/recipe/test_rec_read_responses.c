@@ -101,6 +101,32 @@ static void answers_and_reasoning_join_in_one_turn(void **state)
     req_expect_tails(&thinking, thoughts, REQ_N(thoughts));
 }
 
+static void reasoning_must_come_back_where_it_is_asked_for(void **state)
+{
+    (void)state;
+#define LOST "The `reasoning_text` in the thinking mode must be passed back to the API."
+    static const di_recipe_options options = {.reject_missing_reasoning = true};
+    const req_place strict = {DI_RESPONSES, REQ_V41, &options};
+    static const req_case faults[] = {
+        {INPUT(ASK FC("c", "f") FO("c", "")), LOST},
+        {INPUT(ASK REASON("r") FC("c", "f") FO("c", "") FC("d", "f") FO("d", "")), LOST},
+        {INPUT(ASK SAY("assistant", "a")) TOOL, LOST},
+        {INPUT(ASK SAY("assistant", "a")) TOOL ",'tool_choice':'none'", LOST},
+        {INPUT(ASK SAY("assistant", "a") SAY("system", "s")) TOOL, LOST},
+    };
+    static const char *const fine[] = {
+        INPUT(ASK SAY("assistant", "a")), /* without tools and calls */
+        INPUT(ASK FC("call_00_ET_x", "f") FO("call_00_ET_x", "")),
+        INPUT(ASK FC("c", "f") FO("c", "") SAY("user", "x")) TOOL,
+        INPUT(ASK SAY("assistant", "a")) TOOL ",'reasoning':{'effort':'none'}",
+    };
+    req_expect_errors(&strict, faults, REQ_N(faults));
+    for (size_t i = 0; i < REQ_N(fine); i++) {
+        req_read r = req_open(&strict, fine[i]);
+        req_close(&r);
+    }
+}
+
 /* ---- tools ---- */
 
 static void a_search_may_bring_declared_tools_along(void **state)
@@ -481,6 +507,7 @@ int main(void)
         cmocka_unit_test(calls_and_outputs_must_pair),
         cmocka_unit_test(any_kind_of_output_answers_any_kind_of_call),
         cmocka_unit_test(answers_and_reasoning_join_in_one_turn),
+        cmocka_unit_test(reasoning_must_come_back_where_it_is_asked_for),
         cmocka_unit_test(a_search_may_bring_declared_tools_along),
         cmocka_unit_test(what_a_search_found_is_its_result),
         cmocka_unit_test(announcements_follow_the_choice),
