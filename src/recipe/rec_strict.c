@@ -1,0 +1,410 @@
+/* rec_strict.c - the strict form of a tool's parameters (recipe.md 3.1): each schema is written anew with just the keywords that strict
+ * calling knows, in a fixed order, and every property of an object is required.
+ *
+ * The new schema is text that is parsed again, so that its values live like all others of the request. Descent follows the nesting of
+ * the body (REC_MAX_DEPTH); what is written is never deeper than what was read. */
+#include "recipe/rec_read.h"
+
+typedef struct writer {
+    di_request *r;
+    di_error *err;
+    buf out;
+} writer;
+
+static di_status write_schema(writer *w, const js_value *schema, bool top);
+
+static di_status bad_schema(writer *w, const char *key, const js_value *value, const char *expected)
+{
+    return err_set(w->err, DI_E_ARGUMENT, "Invalid tool parameters schema : `%s` is of type %s, expected %s", key,
+                   js_kind_name(js_kind_of(value)), expected);
+}
+
+/* Numbers keep their spelling. */
+static void put_value(writer *w, const js_value *value)
+{
+    size_t size;
+    const char *const spelling = js_spelling(value, &size);
+    if (spelling != NULL) {
+        buf_append(&w->out, spelling, size);
+    } else {
+        rec_json_value(&w->out, value, REC_JSON_COMPACT);
+    }
+}
+
+static void put_key(writer *w, const char *key)
+{
+    buf_printf(&w->out, ",\"%s\":", key);
+}
+
+/* The field when it is there; NULL when it is not or is null. */
+static const js_value *field(const js_value *schema, const char *key)
+{
+    const js_value *const value = js_get(schema, key);
+    return js_kind_of(value) != JS_NULL ? value : NULL;
+}
+
+static di_status copy_string(writer *w, const js_value *schema, const char *key)
+{
+    const js_value *const value = field(schema, key);
+    if (value == NULL) {
+        return DI_OK;
+    }
+    if (js_kind_of(value) != JS_STRING) {
+        return bad_schema(w, key, value, "a string");
+    }
+    put_key(w, key);
+    put_value(w, value);
+    return DI_OK;
+}
+
+static di_status copy_number(writer *w, const js_value *schema, const char *key, bool whole)
+{
+    const js_value *const value = field(schema, key);
+    const js_kind kind = js_kind_of(value);
+    if (value == NULL) {
+        return DI_OK;
+    }
+    if (kind != JS_INT && (whole || kind != JS_NUMBER)) {
+        return bad_schema(w, key, value, whole ? "an integer" : "a number");
+    }
+    put_key(w, key);
+    put_value(w, value);
+    return DI_OK;
+}
+
+static di_status copy_format(writer *w, const js_value *schema)
+{
+    static const char *const formats[] = {"email", "hostname", "ipv4", "ipv6", "uuid", NULL};
+    const js_value *const value = field(schema, "format");
+    const rec_str text = rec_string(value);
+    for (size_t i = 0; formats[i] != NULL; i++) {
+        if (strlen(formats[i]) == text.size && memcmp(formats[i], text.data, text.size) == 0) {
+            return copy_string(w, schema, "format");
+        }
+    }
+    if (value != NULL && js_kind_of(value) == JS_STRING) {
+        return err_set(w->err, DI_E_ARGUMENT,
+                       "Invalid tool parameters schema : unknown variant `%.64s`, expected one of `email`, `hostname`, `ipv4`, `ipv6`, "
+                       "`uuid`",
+                       text.data);
+    }
+    return copy_string(w, schema, "format");
+}
+
+static di_status copy_enum(writer *w, const js_value *schema)
+{
+    const js_value *const list = field(schema, "enum");
+    if (list == NULL) {
+        return DI_OK;
+    }
+    if (js_kind_of(list) != JS_ARRAY) {
+        return bad_schema(w, "enum", list, "an array of strings");
+    }
+    for (size_t i = 0; i < js_length(list); i++) {
+        if (js_kind_of(js_at(list, i)) != JS_STRING) {
+            return bad_schema(w, "enum", js_at(list, i), "strings");
+        }
+    }
+    put_key(w, "enum");
+    put_value(w, list);
+    return DI_OK;
+}
+
+/* ---- the kinds of schemas ---- */
+
+static di_status write_string(writer *w, const js_value *schema)
+{
+    buf_puts(&w->out, "{\"type\":\"string\"");
+    di_status status = copy_string(w, schema, "description");
+    if (status == DI_OK) {
+        status = copy_string(w, schema, "pattern");
+    }
+    if (status == DI_OK) {
+        status = copy_format(w, schema);
+    }
+    if (status == DI_OK) {
+        status = copy_enum(w, schema);
+    }
+    buf_puts(&w->out, "}");
+    return status;
+}
+
+static di_status write_number(writer *w, const js_value *schema, bool whole)
+{
+    static const char *const keys[] = {"const",            "default",          "minimum",    "maximum",
+                                       "exclusiveMinimum", "exclusiveMaximum", "multipleOf", NULL};
+    buf_printf(&w->out, "{\"type\":\"%s\"", whole ? "integer" : "number");
+    di_status status = copy_string(w, schema, "description");
+    for (size_t i = 0; status == DI_OK && keys[i] != NULL; i++) {
+        status = copy_number(w, schema, keys[i], whole);
+    }
+    buf_puts(&w->out, "}");
+    return status;
+}
+
+static di_status write_array(writer *w, const js_value *schema)
+{
+    const js_value *const items = js_get(schema, "items");
+    if (items == NULL) {
+        return err_set(w->err, DI_E_ARGUMENT, "Invalid tool parameters schema : missing field `items`");
+    }
+    buf_puts(&w->out, "{\"type\":\"array\",\"items\":");
+    di_status status = write_schema(w, items, false);
+    if (status == DI_OK) {
+        status = copy_string(w, schema, "description");
+    }
+    buf_puts(&w->out, "}");
+    return status;
+}
+
+static di_status write_plain(writer *w, const js_value *schema)
+{
+    buf_puts(&w->out, "{\"type\":");
+    put_value(w, js_get(schema, "type"));
+    const di_status status = copy_string(w, schema, "description");
+    buf_puts(&w->out, "}");
+    return status;
+}
+
+/* A list of types has no place for what objects and arrays need. */
+static di_status write_types(writer *w, const js_value *schema)
+{
+    static const char *const names[] = {"string", "number", "integer", "boolean", "null"};
+    const js_value *const types = js_get(schema, "type");
+    for (size_t i = 0; i < js_length(types); i++) {
+        const rec_str type = rec_string(js_at(types, i));
+        bool known = false;
+        for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
+            known = known || (strlen(names[k]) == type.size && memcmp(names[k], type.data, type.size) == 0);
+        }
+        if (!known) {
+            return err_set(w->err, DI_E_ARGUMENT,
+                           "Invalid tool parameters schema : field `type`: unknown variant `%.64s`, expected one of `string`, `number`, "
+                           "`integer`, `boolean`, `null`",
+                           type.data);
+        }
+    }
+    return write_plain(w, schema);
+}
+
+static di_status write_any_of(writer *w, const js_value *schema)
+{
+    const js_value *const list = js_get(schema, "anyOf");
+    if (js_kind_of(list) != JS_ARRAY) {
+        return bad_schema(w, "anyOf", list, "an array of schemas");
+    }
+    di_status status = DI_OK;
+    buf_puts(&w->out, "{\"anyOf\":[");
+    for (size_t i = 0; status == DI_OK && i < js_length(list); i++) {
+        buf_puts(&w->out, i > 0 ? "," : "");
+        status = write_schema(w, js_at(list, i), false);
+    }
+    buf_puts(&w->out, "]");
+    if (status == DI_OK) {
+        status = copy_string(w, schema, "description");
+    }
+    buf_puts(&w->out, "}");
+    return status;
+}
+
+static di_status write_reference(writer *w, const js_value *schema)
+{
+    const js_value *const reference = js_get(schema, "$ref");
+    if (js_kind_of(reference) != JS_STRING) {
+        return bad_schema(w, "$ref", reference, "a string");
+    }
+    buf_puts(&w->out, "{\"$ref\":");
+    put_value(w, reference);
+    buf_puts(&w->out, "}");
+    return DI_OK;
+}
+
+/* ---- objects ---- */
+
+static di_status write_map(writer *w, const js_value *map)
+{
+    di_status status = DI_OK;
+    buf_puts(&w->out, "{");
+    for (size_t i = 0; status == DI_OK && i < js_length(map); i++) {
+        const char *key;
+        size_t size;
+        const js_value *const value = js_member(map, i, &key);
+        js_key(value, &size);
+        buf_puts(&w->out, i > 0 ? "," : "");
+        rec_json_string(&w->out, key, size);
+        buf_puts(&w->out, ":");
+        status = write_schema(w, value, false);
+    }
+    buf_puts(&w->out, "}");
+    return status;
+}
+
+/* `required`, if given, must name all properties, each once. */
+static di_status check_required(writer *w, const js_value *schema, const js_value *properties)
+{
+    const js_value *const list = field(schema, "required");
+    const size_t n = js_length(list);
+    rec_names names;
+    if (list == NULL) {
+        return DI_OK;
+    }
+    if (js_kind_of(list) != JS_ARRAY) {
+        return bad_schema(w, "required", list, "an array of strings");
+    }
+    if (!rec_names_init(&names, w->r, n)) {
+        return rec_no_memory(w->r, w->err);
+    }
+    for (size_t i = 0; i < n; i++) {
+        const js_value *const item = js_at(list, i);
+        const rec_str name = rec_string(item);
+        if (js_kind_of(item) != JS_STRING) {
+            return bad_schema(w, "required", item, "strings");
+        }
+        if (rec_names_add(&names, name) == SIZE_MAX) {
+            return err_set(w->err, DI_E_ARGUMENT, "Duplicate required property '%s'", name.data);
+        }
+        if (js_get(properties, name.data) == NULL) {
+            return err_set(w->err, DI_E_ARGUMENT, "Required property '%s' not found in object", name.data);
+        }
+    }
+    if (n != js_length(properties)) {
+        return err_set(w->err, DI_E_ARGUMENT, "Required properties must match all properties in the object");
+    }
+    return DI_OK;
+}
+
+static di_status check_object(writer *w, const js_value *schema, bool top)
+{
+    const js_value *const properties = field(schema, "properties");
+    const js_value *const more = field(schema, "additionalProperties");
+    if (properties != NULL && js_kind_of(properties) != JS_OBJECT) {
+        return bad_schema(w, "properties", properties, "an object");
+    }
+    if (more != NULL && js_kind_of(more) != JS_BOOL) {
+        return bad_schema(w, "additionalProperties", more, "true or false");
+    }
+    if (js_bool(more)) {
+        return err_set(w->err, DI_E_ARGUMENT, "additionalProperties should not be true");
+    }
+    if (!top && js_length(properties) == 0) {
+        return err_set(w->err, DI_E_ARGUMENT, "An object with no properties is not allowed.");
+    }
+    return check_required(w, schema, properties);
+}
+
+static void put_required(writer *w, const js_value *properties)
+{
+    put_key(w, "required");
+    buf_puts(&w->out, "[");
+    for (size_t i = 0; i < js_length(properties); i++) {
+        const char *key;
+        size_t size;
+        js_key(js_member(properties, i, &key), &size);
+        buf_puts(&w->out, i > 0 ? "," : "");
+        rec_json_string(&w->out, key, size);
+    }
+    buf_puts(&w->out, "]");
+}
+
+/* Definitions stay, under the standard name too: references lead there. */
+static di_status copy_definitions(writer *w, const js_value *schema, const char *key)
+{
+    const js_value *const map = field(schema, key);
+    if (map == NULL) {
+        return DI_OK;
+    }
+    if (js_kind_of(map) != JS_OBJECT) {
+        return bad_schema(w, key, map, "an object");
+    }
+    put_key(w, key);
+    return write_map(w, map);
+}
+
+static di_status write_object(writer *w, const js_value *schema, bool top)
+{
+    const js_value *const properties = field(schema, "properties");
+    di_status status = check_object(w, schema, top);
+    if (status == DI_OK) {
+        buf_puts(&w->out, "{\"type\":\"object\",\"properties\":");
+        status = write_map(w, properties);
+    }
+    if (status == DI_OK) {
+        buf_puts(&w->out, ",\"additionalProperties\":false");
+        put_required(w, properties);
+        status = copy_string(w, schema, "description");
+    }
+    if (status == DI_OK) {
+        status = copy_definitions(w, schema, "$def");
+    }
+    if (status == DI_OK) {
+        status = copy_definitions(w, schema, "$defs");
+    }
+    buf_puts(&w->out, "}");
+    return status;
+}
+
+/* ---- any schema ---- */
+
+static di_status write_typed(writer *w, const js_value *schema, bool top)
+{
+    static const char *const names[] = {"object", "string", "number", "integer", "array", "boolean", "null"};
+    const js_value *const type = js_get(schema, "type");
+    const rec_str text = rec_string(type);
+    size_t i = 0;
+    while (i < 7 && (strlen(names[i]) != text.size || memcmp(names[i], text.data, text.size) != 0)) {
+        i++;
+    }
+    switch (js_kind_of(type) == JS_STRING ? i : 7) {
+    case 0:
+        return write_object(w, schema, top);
+    case 1:
+        return write_string(w, schema);
+    case 2:
+    case 3:
+        return write_number(w, schema, i == 3);
+    case 4:
+        return write_array(w, schema);
+    case 5:
+    case 6:
+        return write_plain(w, schema);
+    default:
+        return bad_schema(w, "type", type, "one of `object`, `string`, `number`, `integer`, `boolean`, `array`, `null`");
+    }
+}
+
+/* A type wins over anyOf, and that over a reference. */
+static di_status write_schema(writer *w, const js_value *schema, bool top)
+{
+    const js_value *const type = js_get(schema, "type");
+    if (type != NULL) {
+        return js_kind_of(type) == JS_ARRAY ? write_types(w, schema) : write_typed(w, schema, top);
+    }
+    if (field(schema, "anyOf") != NULL) {
+        return write_any_of(w, schema);
+    }
+    if (field(schema, "$ref") != NULL) {
+        return write_reference(w, schema);
+    }
+    return err_set(w->err, DI_E_ARGUMENT, "Invalid tool parameters schema : one of `type`, `anyOf`, `$ref` field is required");
+}
+
+di_status rec_strict_schema(di_request *r, const js_value *schema, const js_value **out, di_error *err)
+{
+    writer w = {.r = r, .err = err};
+    buf_init(&w.out, rec_memory_left(r));
+    di_status status = DI_OK;
+    if (tool->parameters != NULL) {
+        status = write_schema(&w, tool->parameters, true);
+    } else {
+        buf_puts(&w.out, "{\"type\":\"object\",\"properties\":{},\"additionalProperties\":false,\"required\":[]}");
+    }
+    if (status == DI_OK && w.out.failed) {
+        r->memory.over_budget = r->memory.over_budget || w.out.full;
+        status = rec_no_memory(r, err);
+    }
+    if (status == DI_OK) {
+        status = rec_parse_json(r, w.out.data, w.out.size, "strict schema", &tool->parameters, err);
+    }
+    buf_fini(&w.out);
+    return status;
+}
