@@ -122,7 +122,8 @@ typedef struct rec_conversation {
     rec_choice choice;
     rec_effort effort;
     rec_format format;
-    const js_value *schema;   /* of JSON_SCHEMA */
+    const js_value *schema;   /* of JSON_SCHEMA, as the prompt shows it */
+    bool strict;              /* the constraint takes its strict form (the vectors) */
     rec_str pattern;          /* of REGEX */
 } rec_conversation;
 

@@ -71,8 +71,8 @@ di_status rec_check_unique(di_request *r, rec_tool *const *tools, size_t n, di_e
 /* Object schema, valid against its meta-schema, references resolvable (3.1). */
 di_status rec_check_tool_schema(rec_str name, const js_value *schema, di_error *err);
 di_status rec_check_response_schema(const js_value *schema, di_error *err);
-/* Replaces tool->parameters by the strict form (3.1). */
-di_status rec_strict_schema(di_request *r, rec_tool *tool, di_error *err);
+/* The strict form of a schema (3.1; NULL: of an object without properties), which lives as long as the request. */
+di_status rec_strict_schema(di_request *r, const js_value *schema, const js_value **out, di_error *err);
 
 /* Keeps only the tool `name` and makes it required; unknown: the official 400. */
 di_status rec_choose_tool(di_request *r, rec_str name, di_error *err);

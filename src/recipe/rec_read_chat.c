@@ -208,6 +208,9 @@ static di_status read_format(di_request *r, di_error *err)
     }
     if (status == DI_OK && r->talk.format == REC_FORMAT_JSON_SCHEMA) {
         status = rec_get_object(format, &at, "json_schema", &holder, err);
+        if (status == DI_OK) {
+            status = rec_get_bool(holder, &in, "strict", &r->talk.strict, NULL, err);
+        }
         r->talk.schema = js_get(holder, "schema");
         if (status == DI_OK && holder == NULL) {
             status = rec_bad_form(&at, "json_schema", err, "missing field");

@@ -52,14 +52,13 @@ static di_status find_items(rec_responses *x, di_error *err)
 static di_status read_schema(di_request *r, const js_value *format, const rec_path *at, di_error *err)
 {
     rec_str unused;
-    bool strict;
     r->talk.schema = js_get(format, "schema");
     di_status status = rec_need_string(format, at, "name", &unused, err);
     if (status == DI_OK) {
         status = rec_get_string(format, at, "description", &unused, NULL, err);
     }
     if (status == DI_OK) {
-        status = rec_get_bool(format, at, "strict", &strict, NULL, err);
+        status = rec_get_bool(format, at, "strict", &r->talk.strict, NULL, err);
     }
     if (status == DI_OK && r->talk.schema == NULL) {
         status = rec_bad_form(at, "schema", err, "missing field");

@@ -54,7 +54,7 @@ static di_status check_tools(rec_responses *x, di_error *err)
             status = rec_check_tool_schema(tool->name, tool->parameters, err);
         }
         if (status == DI_OK && tool->strict) {
-            status = rec_strict_schema(r, tool, err);
+            status = rec_strict_schema(r, tool->parameters, &tool->parameters, err);
         }
     }
     return status;

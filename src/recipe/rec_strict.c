@@ -393,8 +393,8 @@ di_status rec_strict_schema(di_request *r, const js_value *schema, const js_valu
     writer w = {.r = r, .err = err};
     buf_init(&w.out, rec_memory_left(r));
     di_status status = DI_OK;
-    if (tool->parameters != NULL) {
-        status = write_schema(&w, tool->parameters, true);
+    if (schema != NULL) {
+        status = write_schema(&w, schema, true);
     } else {
         buf_puts(&w.out, "{\"type\":\"object\",\"properties\":{},\"additionalProperties\":false,\"required\":[]}");
     }
@@ -403,7 +403,7 @@ di_status rec_strict_schema(di_request *r, const js_value *schema, const js_valu
         status = rec_no_memory(r, err);
     }
     if (status == DI_OK) {
-        status = rec_parse_json(r, w.out.data, w.out.size, "strict schema", &tool->parameters, err);
+        status = rec_parse_json(r, w.out.data, w.out.size, "strict schema", out, err);
     }
     buf_fini(&w.out);
     return status;

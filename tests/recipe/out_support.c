@@ -167,18 +167,25 @@ static di_tokenizer *open_at(const char *path)
     return tokenizer;
 }
 
-di_tokenizer *out_tokenizer(void)
+di_tokenizer *out_tokenizer_named(const char *name)
 {
-    char *const path = path_in("DI_TOKENIZERS", "build/tokenizers", "v41_recipe.json");
+    char file[64];
+    (void)snprintf(file, sizeof file, "%s.json", name);
+    char *const path = path_in("DI_TOKENIZERS", "build/tokenizers", file);
     const char *const ci = getenv("CI");
     di_tokenizer *tokenizer = NULL;
     if (file_exists(path)) {
         tokenizer = open_at(path);
     } else if (ci != NULL && strcmp(ci, "true") == 0) {
-        fail_msg("v41_recipe.json is not there; tools/tokenizer/setup_tokenizers.py makes it");
+        fail_msg("%s is not there; tools/tokenizer/setup_tokenizers.py makes it", file);
     }
     free(path);
     return tokenizer;
+}
+
+di_tokenizer *out_tokenizer(void)
+{
+    return out_tokenizer_named("v41_recipe");
 }
 
 di_tokenizer *out_demo(void)

@@ -48,6 +48,8 @@ const char *out_finish_name(di_finish finish); /* as Chat calls it; "cut" */
 /* The tokenizer "v41_recipe" of DI_TOKENIZERS, else build/tokenizers; NULL when it is not there, which with
  * CI=true fails. */
 di_tokenizer *out_tokenizer(void);
+/* The same for another file: "v4", "v41". */
+di_tokenizer *out_tokenizer_named(const char *name);
 /* The bundled demo model's; always there. */
 di_tokenizer *out_demo(void);
 di_recipe *out_recipe(const di_tokenizer *tokenizer); /* tokenizer may be NULL */
