@@ -163,7 +163,7 @@ di_status rec_messages_choice(rec_messages *x, di_error *err)
     di_status status = read_choice(x, &choice, &name, &named, err);
     if (status == DI_OK && choice == REC_CHOICE_NONE) {
         r->talk.choice = REC_CHOICE_NONE;
-    } else if (status == DI_OK && x->n_tools > 0) {
+    } else if (status == DI_OK && (x->n_tools > 0 || (named && x->dropped.n > 0))) {
         r->talk.tools = arena_alloc(&r->memory, x->n_tools, sizeof(rec_tool *));
         if (r->talk.tools == NULL) {
             return rec_no_memory(r, err);

@@ -48,8 +48,14 @@ static void the_choice_of_a_dropped_web_search_is_no_choice(void **state)
 #define WEB "{'type':'web_search_20250305','name':'ws'},"
     req_expect_tail(&dropping, MESSAGES(ASK) ",'tools':[" WEB TOOL("f") "]" CHOOSE("ws"), USER("q") END);
     req_expect_listed(&dropping, MESSAGES(ASK) ",'tools':[" WEB TOOL("f") "]" CHOOSE("ws"), "f");
-    req_expect_error(&dropping, MESSAGES(ASK) ",'tools':[" WEB TOOL("f") "]" CHOOSE("web_search"), DI_E_ARGUMENT,
-                     "Invalid value for 'tool_call': no function named 'web_search' was specified in the 'tools' parameter.");
+    static const req_case faults[] = {
+        {MESSAGES(ASK) ",'tools':[" WEB TOOL("f") "]" CHOOSE("web_search"),
+         "Invalid value for 'tool_call': no function named 'web_search' was specified in the 'tools' parameter."},
+        {MESSAGES(ASK) ",'tools':[" WEB "{'type':'web_search_1'}]" CHOOSE("f"),
+         "Invalid value for 'tool_call': no function named 'f' was specified in the 'tools' parameter."},
+    };
+    req_expect_errors(&dropping, faults, REQ_N(faults));
+    req_expect_tail(&here, MESSAGES(ASK) CHOOSE("f"), USER("q") END); /* no tools at all: nothing to choose */
 }
 
 static void the_chosen_deferred_tool_is_listed(void **state)
