@@ -12,32 +12,21 @@ typedef struct chat_reader {
     rec_names ids;     /* of the calls that wait for results */
     bool *answered;    /* [ids.n] */
     size_t n_waiting;
+    bool in_answer;    /* the message is an assistant's */
+    bool early_prefix; /* one that is to be continued, but is not the last */
 } chat_reader;
 
 /* ---- content ---- */
-
-static di_status add_image(chat_reader *x, rec_str url, di_image_detail detail, size_t block, rec_content *out, di_error *err)
-{
-    char path[48];
-    char long_path[80];
-    di_image_ref *image = NULL;
-    if (x->r->talk.version == DI_V41) { /* V4 looks at no image */
-        snprintf(path, sizeof path, ".messages[%zu]", x->index);
-        snprintf(long_path, sizeof long_path, ".messages[%zu].image_url.url[%zu]", x->index, block);
-        const di_status status = rec_image_url(x->r, url, detail, path, long_path, &image, err);
-        if (status != DI_OK) {
-            return status;
-        }
-    }
-    return rec_add_image(x->r, out, image) != NULL ? DI_OK : rec_no_memory(x->r, err);
-}
 
 static di_status read_image(chat_reader *x, const js_value *value, const rec_path *at, rec_content *out, di_error *err)
 {
     const rec_path in = {at, "image_url", 0};
     const js_value *holder;
     di_image_detail detail;
+    di_image_ref *image = NULL;
     rec_str url;
+    char path[48];
+    char long_path[80];
     di_status status = rec_get_object(value, at, "image_url", &holder, err);
     if (status == DI_OK && holder == NULL) {
         return rec_bad_form(at, "image_url", err, "missing field");
@@ -48,48 +37,59 @@ static di_status read_image(chat_reader *x, const js_value *value, const rec_pat
     if (status == DI_OK) {
         status = rec_read_detail(holder, &in, &detail, err);
     }
-    return status == DI_OK ? add_image(x, url, detail, at->index, out, err) : status;
+    if (status == DI_OK && x->r->talk.version == DI_V41) { /* V4 looks at no image */
+        snprintf(path, sizeof path, ".messages[%zu]", x->index);
+        snprintf(long_path, sizeof long_path, ".messages[%zu].image_url.url[%zu]", x->index, at->index);
+        status = rec_image_url(x->r, url, detail, path, long_path, &image, err);
+    }
+    if (status == DI_OK && rec_add_image(x->r, out, image) == NULL) {
+        status = rec_no_memory(x->r, err);
+    }
+    return status;
+}
+
+static di_status check_file(const chat_reader *x, bool has_data, bool has_id, di_error *err)
+{
+    if (has_data && has_id) {
+        return err_set(err, DI_E_ARGUMENT, ".messages[%zu]: file cannot have both file_id and file_data", x->index);
+    }
+    if (has_id) {
+        return err_set(err, DI_E_ARGUMENT, ".messages[%zu]: file_id is not supported. Pass the image as a base64 data url instead.",
+                       x->index);
+    }
+    return has_data ? DI_OK : err_set(err, DI_E_ARGUMENT, ".messages[%zu]: file must have a file_id or file_data", x->index);
 }
 
 /* The fields stand beside `type`, as the official package has it, or in an object `file`, as OpenAI's clients send them. */
 static di_status read_file(chat_reader *x, const js_value *value, const rec_path *at, rec_content *out, di_error *err)
 {
     const js_value *holder;
+    di_image_ref *image = NULL;
     rec_str data;
-    rec_str id;
+    rec_str text;
     bool has_data = false;
     bool has_id = false;
+    char path[48];
     di_status status = rec_get_object(value, at, "file", &holder, err);
     holder = holder != NULL ? holder : value;
     if (status == DI_OK) {
         status = rec_get_string(holder, at, "file_data", &data, &has_data, err);
     }
     if (status == DI_OK) {
-        status = rec_get_string(holder, at, "file_id", &id, &has_id, err);
+        status = rec_get_string(holder, at, "file_id", &text, &has_id, err);
     }
-    if (status != DI_OK || x->r->talk.version == DI_V4) {
-        return status == DI_OK ? add_image(x, REC_STR(""), DI_DETAIL_HIGH, 0, out, err) : status;
+    if (status == DI_OK) {
+        status = rec_get_string(holder, at, "filename", &text, NULL, err);
     }
-    if (has_id) {
-        return err_set(err, DI_E_ARGUMENT, ".messages[%zu]: file_id is not supported. Pass the image as a base64 data url instead.",
-                       x->index);
+    if (status == DI_OK && x->r->talk.version == DI_V41) {
+        snprintf(path, sizeof path, ".messages[%zu]", x->index);
+        status = check_file(x, has_data, has_id, err);
+        if (status == DI_OK) {
+            status = rec_image_file(x->r, data, path, &image, err);
+        }
     }
-    if (!has_data) {
-        return err_set(err, DI_E_ARGUMENT, ".messages[%zu]: file must have a file_id or file_data", x->index);
-    }
-    if (data.size < 5 || memcmp(data.data, "data:", 5) != 0 || memmem(data.data, data.size, ";base64,", 8) == NULL) {
-        return err_set(err, DI_E_ARGUMENT, ".messages[%zu]: file_data is not a valid base64 data url", x->index);
-    }
-    di_error cause;
-    status = add_image(x, data, DI_DETAIL_HIGH, at->index, out, &cause);
-    if (status == DI_E_ARGUMENT) {
-        return err_set(err, DI_E_ARGUMENT,
-                       ".messages[%zu]: You have uploaded an unsupported file. Please make sure your file is valid and has one of "
-                       "the following formats: webp, png, jpeg, and gif.",
-                       x->index);
-    }
-    if (status != DI_OK && err != NULL) {
-        *err = cause;
+    if (status == DI_OK && rec_add_image(x->r, out, image) == NULL) {
+        status = rec_no_memory(x->r, err);
     }
     return status;
 }
@@ -105,6 +105,9 @@ static di_status read_block(chat_reader *x, const js_value *value, const rec_pat
     di_status status = rec_need_variant(value, at, "type", types, &type, err);
     if (status != DI_OK) {
         return status;
+    }
+    if (type != 0 && x->in_answer && x->r->talk.version == DI_V41) {
+        return err_set(err, DI_E_ARGUMENT, "Image in assistant message is not supported");
     }
     if (type == 1) {
         return read_image(x, value, at, out, err);
@@ -166,6 +169,11 @@ static di_status read_call(const js_value *value, const rec_path *at, rec_call *
     return status == DI_OK ? rec_need_string(function, &in, "arguments", &out->arguments, err) : status;
 }
 
+static di_status duplicate_id(const chat_reader *x, rec_str id, di_error *err)
+{
+    return err_set(err, DI_E_ARGUMENT, "Duplicate value for 'tool_call_id' of %s in message[%zu]", id.data, x->index);
+}
+
 static di_status read_calls(chat_reader *x, const js_value *list, const rec_path *at, rec_message *m, di_error *err)
 {
     di_request *const r = x->r;
@@ -189,7 +197,7 @@ static di_status read_calls(chat_reader *x, const js_value *list, const rec_path
             return status;
         }
         if (rec_names_add(&x->ids, m->calls[i].id) == SIZE_MAX) {
-            return err_set(err, DI_E_ARGUMENT, "Duplicate value for 'tool_call_id' of %s in message[%zu]", m->calls[i].id.data, x->index);
+            return duplicate_id(x, m->calls[i].id, err);
         }
     }
     m->n_calls = n;
@@ -211,53 +219,30 @@ static di_status read_result(chat_reader *x, const js_value *value, const rec_pa
     if (status != DI_OK) {
         return status;
     }
-    rec_message *const m = rec_add_message(x->r, REC_TOOL);
-    if (m == NULL) {
-        return rec_no_memory(x->r, err);
-    }
-    m->call_id = id;
-    status = read_content(x, js_get(value, "content"), at, &m->content, err);
-    if (status != DI_OK) {
-        return status;
-    }
     if (x->n_waiting == 0) {
         return err_set(err, DI_E_ARGUMENT, "Messages with role 'tool' must be a response to a preceding message with 'tool_calls'");
     }
     const size_t call = rec_names_find(&x->ids, id);
-    if (call == SIZE_MAX || x->answered[call]) {
+    if (call == SIZE_MAX) {
         return err_set(err, DI_E_ARGUMENT,
                        "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
                        "'tool_call_id', The following tool_call_ids did not have response messages: %s",
                        id.data);
     }
+    if (x->answered[call]) {
+        return duplicate_id(x, id, err);
+    }
     x->answered[call] = true;
     x->n_waiting--;
-    return DI_OK;
+    rec_message *const m = rec_add_message(x->r, REC_TOOL);
+    if (m == NULL) {
+        return rec_no_memory(x->r, err);
+    }
+    m->call_id = id;
+    return read_content(x, js_get(value, "content"), at, &m->content, err);
 }
 
 /* ---- roles ---- */
-
-static di_status check_prefix(const chat_reader *x, const js_value *value, const rec_path *at, rec_message *m, di_error *err)
-{
-    bool prefix = false;
-    const di_status status = rec_get_bool(value, at, "prefix", &prefix, NULL, err);
-    if (status != DI_OK || !prefix) {
-        return status;
-    }
-    if (x->index + 1 != x->n_messages) {
-        return err_set(err, DI_E_ARGUMENT,
-                       "Invalid completion message: prefix set true with message which is not final message or message role is not "
-                       "assistant");
-    }
-    if (x->r->talk.n_tools > 0) {
-        return err_set(err, DI_E_ARGUMENT, "Function call should not be used with prefix");
-    }
-    if (js_kind_of(js_get(value, "content")) != JS_STRING) {
-        return rec_bad_form(at, "content", err, "the content of a prefix message must be a string");
-    }
-    m->prefix = true;
-    return DI_OK;
-}
 
 static di_status read_assistant(chat_reader *x, const js_value *value, const rec_path *at, di_error *err)
 {
@@ -271,21 +256,22 @@ static di_status read_assistant(chat_reader *x, const js_value *value, const rec
     if (status == DI_OK) {
         status = rec_get_string(value, at, "reasoning_content", &m->reasoning, &m->has_reasoning, err);
     }
-    if (status == DI_OK && js_kind_of(content) == JS_NULL && calls == NULL) {
-        return err_set(err, DI_E_ARGUMENT, "Invalid assistant message: content or tool_calls must be set");
+    if (status == DI_OK) {
+        status = rec_get_bool(value, at, "prefix", &m->prefix, NULL, err);
     }
     if (status == DI_OK && js_kind_of(content) != JS_NULL) {
+        x->in_answer = true;
         status = read_content(x, content, at, &m->content, err);
-    }
-    for (const rec_part *part = m->content.first; status == DI_OK && part != NULL; part = part->next) {
-        if (part->image != NULL) {
-            return err_set(err, DI_E_ARGUMENT, "Image in assistant message is not supported");
-        }
+        x->in_answer = false;
     }
     if (status == DI_OK && calls != NULL) {
         status = read_calls(x, calls, at, m, err);
     }
-    return status == DI_OK ? check_prefix(x, value, at, m, err) : status;
+    if (status == DI_OK && calls == NULL && js_kind_of(content) == JS_NULL) {
+        return err_set(err, DI_E_ARGUMENT, "Invalid assistant message: content or tool_calls must be set");
+    }
+    x->early_prefix = x->early_prefix || (m->prefix && x->index + 1 != x->n_messages);
+    return status;
 }
 
 static di_status read_plain(chat_reader *x, rec_role role, const js_value *value, const rec_path *at, di_error *err)
@@ -360,5 +346,16 @@ di_status rec_chat_messages(di_request *r, di_error *err)
         const rec_path message = {&at, NULL, x.index};
         status = read_message(&x, js_at(list, x.index), &message, err);
     }
-    return status == DI_OK && x.n_waiting > 0 ? insufficient(err) : status;
+    if (status == DI_OK && x.n_waiting > 0) {
+        return insufficient(err);
+    }
+    if (status == DI_OK) {
+        status = rec_check_reasoning(r, "reasoning_content", err);
+    }
+    if (status == DI_OK && x.early_prefix) {
+        return err_set(err, DI_E_ARGUMENT,
+                       "Invalid completion message: prefix set true with message which is not final message or message role is not "
+                       "assistant");
+    }
+    return status;
 }

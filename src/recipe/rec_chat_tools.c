@@ -34,6 +34,17 @@ static di_status read_tool(const js_value *value, const rec_path *at, rec_tool *
     return status;
 }
 
+static di_status check_names(const di_request *r, di_error *err)
+{
+    char place[64];
+    di_status status = DI_OK;
+    for (size_t i = 0; status == DI_OK && i < r->n_declared; i++) {
+        snprintf(place, sizeof place, "tools[%zu].function.name", i);
+        status = rec_check_tool_name(r->declared[i]->name, place, err);
+    }
+    return status;
+}
+
 di_status rec_chat_tools(di_request *r, di_error *err)
 {
     const rec_path at = {NULL, "tools", 0};
@@ -54,7 +65,7 @@ di_status rec_chat_tools(di_request *r, di_error *err)
         r->declared[i] = &tools[i];
     }
     r->n_declared = n;
-    return status;
+    return status == DI_OK ? check_names(r, err) : status;
 }
 
 di_status rec_chat_choice(di_request *r, rec_choice *choice, rec_str *name, di_error *err)
@@ -83,26 +94,19 @@ di_status rec_chat_choice(di_request *r, rec_choice *choice, rec_str *name, di_e
     return status == DI_OK ? rec_need_string(function, &in, "name", name, err) : status;
 }
 
-static di_status check_names(const di_request *r, di_error *err)
+/* One tool after the other: its name is new, its schema is one, the strict form. */
+static di_status check_tools(di_request *r, di_error *err)
 {
-    char place[64];
-    di_status status = DI_OK;
-    for (size_t i = 0; status == DI_OK && i < r->n_declared; i++) {
-        snprintf(place, sizeof place, "tools[%zu].function.name", i);
-        status = rec_check_tool_name(r->declared[i]->name, place, err);
-    }
-    return status;
-}
-
-static di_status check_schemas(di_request *r, di_error *err)
-{
-    di_status status = DI_OK;
+    rec_names names;
+    di_status status = rec_names_init(&names, r, r->talk.n_tools) ? DI_OK : rec_no_memory(r, err);
     for (size_t i = 0; status == DI_OK && i < r->talk.n_tools; i++) {
         rec_tool *const tool = r->talk.tools[i];
-        if (tool->parameters == NULL) {
-            continue;
+        if (rec_names_add(&names, tool->name) == SIZE_MAX) {
+            return err_set(err, DI_E_ARGUMENT, "Tool names must be unique.");
         }
-        status = rec_check_tool_schema(tool->name, tool->parameters, err);
+        if (tool->parameters != NULL) {
+            status = rec_check_tool_schema(tool->name, tool->parameters, err);
+        }
         if (status == DI_OK && tool->strict) {
             status = rec_strict_schema(r, tool->parameters, &tool->parameters, err);
         }
@@ -112,10 +116,6 @@ static di_status check_schemas(di_request *r, di_error *err)
 
 di_status rec_chat_settle_tools(di_request *r, rec_choice choice, rec_str name, di_error *err)
 {
-    di_status status = check_names(r, err);
-    if (status != DI_OK) {
-        return status;
-    }
     if (choice == REC_CHOICE_NONE) {
         r->talk.choice = REC_CHOICE_NONE;
         return DI_OK;
@@ -130,10 +130,7 @@ di_status rec_chat_settle_tools(di_request *r, rec_choice choice, rec_str name, 
     memcpy(r->talk.tools, r->declared, r->n_declared * sizeof *r->declared);
     r->talk.n_tools = r->n_declared;
     r->talk.choice = choice;
-    status = rec_check_unique(r, r->talk.tools, r->talk.n_tools, err);
-    if (status == DI_OK) {
-        status = check_schemas(r, err);
-    }
+    di_status status = check_tools(r, err);
     if (status == DI_OK && name.data != NULL) {
         status = rec_choose_tool(r, name, err);
     }

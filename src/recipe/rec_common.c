@@ -85,6 +85,12 @@ di_status rec_read_max_tokens(di_request *r, const char *key, bool lower, di_err
     return DI_OK;
 }
 
+bool rec_in_range(double value, float low, float high)
+{
+    const double limit = 1e9; /* what is far outside need not fit a float */
+    return value > -limit && value < limit && (float)value >= low && (float)value <= high;
+}
+
 di_status rec_read_sampling(di_request *r, di_error *err)
 {
     bool present;
@@ -93,7 +99,7 @@ di_status rec_read_sampling(di_request *r, di_error *err)
     r->asked_top_p = (float)NAN;
     di_status status = rec_get_number(r->body, NULL, "temperature", &value, &present, err);
     if (status == DI_OK && present) {
-        if (value < 0.0 || value > 2.0) {
+        if (!rec_in_range(value, 0.0f, 2.0f)) {
             return err_set(err, DI_E_ARGUMENT, "Invalid temperature value, the valid range of temperature is [0, 2]");
         }
         r->asked_temperature = (float)value;
@@ -102,7 +108,7 @@ di_status rec_read_sampling(di_request *r, di_error *err)
         status = rec_get_number(r->body, NULL, "top_p", &value, &present, err);
     }
     if (status == DI_OK && present) {
-        if (value <= 0.0 || value > 1.0) {
+        if (!rec_in_range(value, 0.0f, 1.0f) || (float)value <= 0.0f) {
             return err_set(err, DI_E_ARGUMENT, "Invalid top_p value, the valid range of top_p is (0, 1.0]");
         }
         r->asked_top_p = (float)value;
@@ -227,11 +233,16 @@ di_status rec_read_thinking(const js_value *object, const char *key, bool *on, b
     return status;
 }
 
-/* Calls that were made without reasoning carry a mark in their ids: call_NN_ET_ (recipe.md 5). */
+/* Calls that were made without reasoning carry a mark in their ids: call_NN_ET_ (recipe.md 5). One in a turn is enough. */
 static bool made_without_reasoning(const rec_message *m)
 {
-    const rec_str id = m->n_calls > 0 ? m->calls[0].id : REC_STR("");
-    return id.size >= 11 && memcmp(id.data, "call_", 5) == 0 && memcmp(id.data + 7, "_ET_", 4) == 0;
+    for (size_t i = 0; i < m->n_calls; i++) {
+        const rec_str id = m->calls[i].id;
+        if (id.size >= 11 && memcmp(id.data, "call_", 5) == 0 && memcmp(id.data + 7, "_ET_", 4) == 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 di_status rec_check_reasoning(const di_request *r, const char *field, di_error *err)

@@ -4,8 +4,6 @@
 
 #include <strings.h>
 
-static const char *const formats[] = {"webp", "png", "jpeg", "gif", NULL};
-
 static di_image_ref *new_image(di_request *r, di_image_kind kind, di_image_detail detail, const char *path, rec_str data)
 {
     di_image_ref *const image = arena_alloc(&r->memory, 1, sizeof *image);
@@ -17,91 +15,203 @@ static di_image_ref *new_image(di_request *r, di_image_kind kind, di_image_detai
     return image;
 }
 
-/* "data:image/png;base64,...": *format is what follows "image/". False when it is no base64 data URL of an image type. */
-static bool split_data_url(rec_str url, rec_str *format)
+/* ---- data URLs ---- */
+
+typedef enum url_fault { URL_GOOD, URL_NONE, URL_TYPE, URL_PLAIN, URL_PAYLOAD } url_fault;
+
+static bool is_blank(char c)
 {
-    static const char head[] = "data:image/";
-    static const char middle[] = ";base64,";
-    if (url.size < sizeof head - 1 || memcmp(url.data, head, sizeof head - 1) != 0) {
-        return false;
-    }
-    const char *const name = url.data + sizeof head - 1;
-    const size_t left = url.size - (sizeof head - 1);
-    const char *const end = memmem(name, left, middle, sizeof middle - 1);
-    if (end == NULL || memchr(name, ',', (size_t)(end - name)) != NULL) {
-        return false;
-    }
-    *format = (rec_str){name, (size_t)(end - name)};
-    return true;
+    return c == ' ' || c == '\t' || c == '\n' || c == '\f' || c == '\r';
 }
 
-static bool known_format(rec_str format)
+static rec_str trimmed(const char *begin, const char *end)
 {
-    for (size_t i = 0; formats[i] != NULL; i++) {
-        if (format.size == strlen(formats[i]) && memcmp(format.data, formats[i], format.size) == 0) {
+    while (begin < end && is_blank(*begin)) {
+        begin++;
+    }
+    while (end > begin && is_blank(end[-1])) {
+        end--;
+    }
+    return (rec_str){begin, (size_t)(end - begin)};
+}
+
+static bool known_type(rec_str type)
+{
+    static const char *const types[] = {"image/webp", "image/png", "image/jpeg", "image/jpg", "image/gif"};
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        if (type.size == strlen(types[i]) && strncasecmp(type.data, types[i], type.size) == 0) {
             return true;
         }
     }
     return false;
 }
 
+/* Value of a base64 digit, -1 for others. */
+static int digit(char c)
+{
+    const char lower = (char)(c | 0x20);
+    if (lower >= 'a' && lower <= 'z') {
+        return c >= 'a' ? c - 'a' + 26 : c - 'A';
+    }
+    return c >= '0' && c <= '9' ? c - '0' + 52 : c == '+' ? 62 : c == '/' ? 63 : -1;
+}
+
+static int hex_digit(char c)
+{
+    const char lower = (char)(c | 0x20);
+    return c >= '0' && c <= '9' ? c - '0' : lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+}
+
+/* Base64 as web pages may write it: blanks do not count, %41 is "A", padding is complete or absent. */
+static bool forgiving_base64(const char *p, const char *end)
+{
+    size_t n = 0;
+    size_t n_pads = 0;
+    while (p < end) {
+        char c = *p++;
+        if (c == '%' && end - p >= 2 && hex_digit(p[0]) >= 0 && hex_digit(p[1]) >= 0) {
+            c = (char)(hex_digit(p[0]) * 16 + hex_digit(p[1]));
+            p += 2;
+        }
+        if (is_blank(c)) {
+            continue;
+        }
+        if (c != '=' && (digit(c) < 0 || n_pads > 0)) {
+            return false;
+        }
+        n += c != '=' ? 1 : 0;
+        n_pads += c == '=' ? 1 : 0;
+    }
+    return n_pads == 0 ? n % 4 != 1 : n_pads <= 2 && (n + n_pads) % 4 == 0;
+}
+
+/* Of what the first fault is: no data URL, no image, not in base64, not base64. */
+static url_fault check_data_url(rec_str url)
+{
+    static const char scheme[] = "data:";
+    static const char encoding[] = "base64,";
+    const rec_str text = trimmed(url.data, url.data + url.size);
+    const char *const hash = memchr(text.data, '#', text.size);
+    const char *const end = hash != NULL ? hash : text.data + text.size;
+    if (end - text.data < 5 || strncasecmp(text.data, scheme, 5) != 0) {
+        return URL_NONE;
+    }
+    const char *const head = text.data + 5;
+    const char *const comma = memchr(head, ',', (size_t)(end - head));
+    if (comma == NULL) {
+        return URL_NONE;
+    }
+    const char *const semicolon = memchr(head, ';', (size_t)(comma - head));
+    if (!known_type(trimmed(head, semicolon != NULL ? semicolon : comma))) {
+        return URL_TYPE;
+    }
+    const char *const found = memmem(head, (size_t)(end - head), encoding, sizeof encoding - 1);
+    if (found == NULL) {
+        return URL_PLAIN;
+    }
+    return forgiving_base64(found + sizeof encoding - 1, end) ? URL_GOOD : URL_PAYLOAD;
+}
+
+static di_status unsupported_format(const char *path, di_error *err)
+{
+    return err_set(err, DI_E_ARGUMENT, "%s: Unsupported image_url format", path);
+}
+
+static di_status unsupported_type(const char *path, const char *what, di_error *err)
+{
+    return err_set(err, DI_E_ARGUMENT,
+                   "%s: You have uploaded an unsupported %s. Please make sure your %s is valid and has one of the following formats: "
+                   "webp, png, jpeg, and gif.",
+                   path, what, what);
+}
+
 di_status rec_image_url(di_request *r, rec_str url, di_image_detail detail, const char *path, const char *long_path,
                         di_image_ref **out, di_error *err)
 {
     const bool external = url.size >= 4 && strncasecmp(url.data, "http", 4) == 0;
-    rec_str format;
     if (external && url.size > REC_MAX_URL) {
         return err_set(err, DI_E_ARGUMENT,
                        "%s: image_url.url external link length %zu too long, max link length %d. Consider passing file data "
                        "directly with base64 data url instead.",
                        long_path, url.size, REC_MAX_URL);
     }
-    if (!external && !split_data_url(url, &format)) {
-        return err_set(err, DI_E_ARGUMENT, "%s: Unsupported image_url format", path);
-    }
-    if (!external && !known_format(format)) {
-        return err_set(err, DI_E_ARGUMENT,
-                       "%s: You have uploaded an unsupported image. Please make sure your image is valid and has one of the "
-                       "following formats: webp, png, jpeg, and gif.",
-                       path);
+    switch (external ? URL_GOOD : check_data_url(url)) {
+    case URL_GOOD:
+        break;
+    case URL_NONE:
+    case URL_PLAIN:
+        return unsupported_format(path, err);
+    case URL_TYPE:
+        return unsupported_type(path, "image", err);
+    case URL_PAYLOAD:
+        return err_set(err, DI_E_ARGUMENT, "%s: Invalid base64 data", path);
     }
     *out = new_image(r, external ? DI_IMAGE_URL : DI_IMAGE_DATA_URL, detail, path, url);
     return *out != NULL ? DI_OK : rec_no_memory(r, err);
 }
 
-/* Standard alphabet in groups of four; more padding than needed is let pass and cut off, as the official package does. */
-static bool cut_base64(rec_str *text)
+di_status rec_image_file(di_request *r, rec_str url, const char *path, di_image_ref **out, di_error *err)
+{
+    switch (check_data_url(url)) {
+    case URL_GOOD:
+        break;
+    case URL_NONE:
+    case URL_PAYLOAD:
+        return err_set(err, DI_E_ARGUMENT, "%s: file_data is not a valid base64 data url", path);
+    case URL_PLAIN:
+        return unsupported_format(path, err);
+    case URL_TYPE:
+        return unsupported_type(path, "file", err);
+    }
+    *out = new_image(r, DI_IMAGE_DATA_URL, DI_DETAIL_HIGH, path, url);
+    return *out != NULL ? DI_OK : rec_no_memory(r, err);
+}
+
+/* ---- base64 with a media type ---- */
+
+/* Standard alphabet, no bits left over, some padding where there must be; how much of it is not asked, as in the official package.
+ * Cuts the padding off and gives what belongs there. */
+static bool cut_base64(rec_str *text, const char **padding)
 {
     size_t n = text->size;
     while (n > 0 && text->data[n - 1] == '=') {
         n--;
     }
     for (size_t i = 0; i < n; i++) {
-        const unsigned char c = (unsigned char)text->data[i];
-        const unsigned char lower = (unsigned char)(c | 0x20);
-        if (!((lower >= 'a' && lower <= 'z') || (c >= '0' && c <= '9') || c == '+' || c == '/')) {
+        if (digit(text->data[i]) < 0) {
             return false;
         }
     }
-    const size_t padding = n % 4 != 0 ? 4 - n % 4 : 0;
-    if (padding == 3 || text->size - n < padding) {
+    const size_t over = n % 4;
+    if (over == 1 || (over != 0 && n == text->size)) {
         return false;
     }
-    text->size = n + padding;
+    if (over != 0 && (digit(text->data[n - 1]) & (over == 2 ? 15 : 3)) != 0) {
+        return false;
+    }
+    text->size = n;
+    *padding = over == 2 ? "==" : over == 3 ? "=" : "";
     return true;
 }
 
 di_status rec_image_base64(di_request *r, rec_str media_type, rec_str data, const char *path, di_image_ref **out, di_error *err)
 {
+    const char *padding;
     if (rec_str_equal(media_type, REC_STR("image/jpg"))) {
         media_type = REC_STR("image/jpeg");
     }
-    if (!cut_base64(&data)) {
+    if (!cut_base64(&data, &padding)) {
         return err_set(err, DI_E_ARGUMENT, "%s: base64 decode error", path);
     }
-    const rec_str head = rec_join(r, REC_STR("data:"), "", media_type);
-    const rec_str url = head.data != NULL ? rec_join(r, head, ";base64,", data) : head;
-    *out = url.data != NULL ? new_image(r, DI_IMAGE_DATA_URL, DI_DETAIL_HIGH, path, url) : NULL;
+    buf url;
+    buf_init(&url, rec_memory_left(r));
+    buf_puts(&url, "data:");
+    buf_append(&url, media_type.data, media_type.size);
+    buf_puts(&url, ";base64,");
+    buf_append(&url, data.data, data.size);
+    buf_puts(&url, padding);
+    const rec_str whole = rec_from_buf(r, &url);
+    *out = whole.data != NULL ? new_image(r, DI_IMAGE_DATA_URL, DI_DETAIL_HIGH, path, whole) : NULL;
     return *out != NULL ? DI_OK : rec_no_memory(r, err);
 }
 

@@ -4,6 +4,8 @@
  * ignored, as the three APIs allow clients to send more than a server knows (recipe.md 3.1). */
 #include "recipe/rec_read.h"
 
+#include "core/utf8.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -39,6 +41,8 @@ di_status rec_bad_form(const rec_path *at, const char *key, di_error *err, const
     vsnprintf(what, sizeof what, format, arguments);
     va_end(arguments);
     rec_path_text(key != NULL ? &field : at, where, sizeof where);
+    where[utf8_valid_prefix((const uint8_t *)where, strlen(where))] = '\0'; /* it may have been cut inside a character */
+    what[utf8_valid_prefix((const uint8_t *)what, strlen(what))] = '\0';
     return err_set(err, DI_E_FORMAT, "invalid request body: %s%s%s", where, where[0] != '\0' ? ": " : "", what);
 }
 
@@ -156,7 +160,9 @@ static di_status unknown_variant(rec_str text, const rec_path *at, const char *k
         const int written = snprintf(list + n, sizeof list - n, "%s`%s`", i > 0 ? ", " : "", names[i]);
         n += written > 0 ? (size_t)written : 0;
     }
-    return rec_bad_form(at, key, err, "unknown variant `%.64s`, expected %s%s", text.data, names[1] != NULL ? "one of " : "", list);
+    const size_t shown = utf8_valid_prefix((const uint8_t *)text.data, text.size < 64 ? text.size : 64);
+    return rec_bad_form(at, key, err, "unknown variant `%.*s`, expected %s%s", (int)shown, text.data,
+                        names[1] != NULL ? "one of " : "", list);
 }
 
 di_status rec_get_variant(const js_value *object, const rec_path *at, const char *key, const char *const *names, int *out,

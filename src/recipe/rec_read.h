@@ -44,6 +44,8 @@ di_status rec_need_variant(const js_value *object, const rec_path *at, const cha
 di_status rec_read_model(di_request *r, di_error *err);
 /* `lower`: Messages lowers a value above the bound instead of refusing it. */
 di_status rec_read_max_tokens(di_request *r, const char *key, bool lower, di_error *err);
+/* Compared as a 32-bit float, which is what the value will be. */
+bool rec_in_range(double value, float low, float high);
 /* temperature, top_p: range checks only. */
 di_status rec_read_sampling(di_request *r, di_error *err);
 /* The rules of the version, once thinking and the listed tools are known (3.1). V4 in thinking mode with tools has top_p 0.95
@@ -67,7 +69,6 @@ bool rec_mentions_json(const di_request *r);
 
 /* `path` for messages: "tools[0].function.name". */
 di_status rec_check_tool_name(rec_str name, const char *path, di_error *err);
-di_status rec_check_unique(di_request *r, rec_tool *const *tools, size_t n, di_error *err);
 /* Object schema, valid against its meta-schema, references resolvable (3.1). */
 di_status rec_check_tool_schema(rec_str name, const js_value *schema, di_error *err);
 di_status rec_check_response_schema(const js_value *schema, di_error *err);
@@ -91,6 +92,8 @@ di_status rec_settle_output(di_request *r, di_error *err);
  * of a long link. */
 di_status rec_image_url(di_request *r, rec_str url, di_image_detail detail, const char *path, const char *long_path,
                         di_image_ref **out, di_error *err);
+/* Chat: file_data, an image as a base64 data URL. */
+di_status rec_image_file(di_request *r, rec_str url, const char *path, di_image_ref **out, di_error *err);
 /* Messages: base64 data with its media type, put together as a data URL. */
 di_status rec_image_base64(di_request *r, rec_str media_type, rec_str data, const char *path, di_image_ref **out, di_error *err);
 di_status rec_read_detail(const js_value *object, const rec_path *at, di_image_detail *out, di_error *err);

@@ -1,7 +1,7 @@
 /* rec_read_chat.c - Chat Completions requests: everything but tools and messages (recipe.md 3.3).
  *
- * The form of the body comes first, then values in the official order of checks, so that a request with two faults is refused
- * for the same one. */
+ * The order of steps decides which of several faults is reported. It is the one of the official package as measured: names of tools,
+ * messages, the word "json", tools and their choice, prefix, stop strings, stream options, response schema, numbers. */
 #include "recipe/rec_chat.h"
 
 #include <errno.h>
@@ -17,11 +17,17 @@ static di_status read_penalty(di_request *r, const char *key, float *out, di_err
 {
     double value = 0.0;
     const di_status status = rec_get_number(r->body, NULL, key, &value, NULL, err);
-    if (status == DI_OK && (value < -2.0 || value > 2.0)) {
+    if (status == DI_OK && !rec_in_range(value, -2.0f, 2.0f)) {
         return err_set(err, DI_E_ARGUMENT, "Invalid %s value, the valid range of %s is [-2, 2]", key, key);
     }
     *out = (float)value;
     return status;
+}
+
+static di_status read_penalties(di_request *r, di_error *err)
+{
+    const di_status status = read_penalty(r, "presence_penalty", &r->inference.presence_penalty, err);
+    return status == DI_OK ? read_penalty(r, "frequency_penalty", &r->inference.frequency_penalty, err) : status;
 }
 
 static di_status read_n(di_request *r, di_error *err)
@@ -74,12 +80,12 @@ static di_status read_logprobs(di_request *r, di_error *err)
     if (status != DI_OK || !present) {
         return status;
     }
-    if (top < 0 || top > DI_MAX_TOP_LOGPROBS) {
-        return err_set(err, DI_E_ARGUMENT, "Invalid top_logprobs value, the valid range of top_logprobs is [0, %d].", DI_MAX_TOP_LOGPROBS);
-    }
     if (!r->inference.logprobs) {
         return err_set(err, DI_E_ARGUMENT,
                        "Invalid top_logprobs and logprobs value, logprobs must be set to true if top_logprobs is used.");
+    }
+    if (top < 0 || top > DI_MAX_TOP_LOGPROBS) {
+        return err_set(err, DI_E_ARGUMENT, "Invalid top_logprobs value, the valid range of top_logprobs is [0, %d].", DI_MAX_TOP_LOGPROBS);
     }
     r->inference.top_logprobs = (int32_t)top;
     return DI_OK;
@@ -145,23 +151,6 @@ static di_status read_stream(di_request *r, di_error *err)
     return status;
 }
 
-static di_status read_numbers(di_request *r, di_error *err)
-{
-    static di_status (*const steps[])(di_request *, di_error *) = {read_n, read_limit, rec_read_sampling, read_seed, read_logprobs,
-                                                                   read_biases};
-    di_status status = DI_OK;
-    for (size_t i = 0; status == DI_OK && i < sizeof steps / sizeof steps[0]; i++) {
-        status = steps[i](r, err);
-        if (status == DI_OK && i == 0) {
-            status = read_penalty(r, "frequency_penalty", &r->inference.frequency_penalty, err);
-        }
-        if (status == DI_OK && i == 0) {
-            status = read_penalty(r, "presence_penalty", &r->inference.presence_penalty, err);
-        }
-    }
-    return status;
-}
-
 /* ---- thinking ---- */
 
 /* An explicit `thinking` wins, then the effort, then the option. */
@@ -221,61 +210,69 @@ static di_status read_format(di_request *r, di_error *err)
     return status;
 }
 
-static di_status check_format(const di_request *r, di_error *err)
+/* Whether the conversation says "json" is asked for early: before the tools are looked at. */
+static di_status check_mention(di_request *r, di_error *err)
 {
-    if (r->talk.format == REC_FORMAT_JSON_SCHEMA) {
-        return rec_check_response_schema(r->talk.schema, err);
-    }
-    if (r->talk.format != REC_FORMAT_JSON_OBJECT) {
-        return DI_OK;
-    }
-    if (r->talk.last != NULL && r->talk.last->prefix) {
-        return err_set(err, DI_E_ARGUMENT, "response_format json_object should not be used with prefix");
-    }
-    if (!rec_mentions_json(r)) {
+    if (r->talk.format == REC_FORMAT_JSON_OBJECT && !rec_mentions_json(r)) {
         return err_set(err, DI_E_ARGUMENT,
                        "Prompt must contain the word 'json' in some form to use 'response_format' of type 'json_object'.");
     }
     return DI_OK;
 }
 
+static di_status check_prefix(di_request *r, di_error *err)
+{
+    if (r->talk.last == NULL || !r->talk.last->prefix) {
+        return DI_OK;
+    }
+    if (r->n_declared > 0) {
+        return err_set(err, DI_E_ARGUMENT, "Function call should not be used with prefix");
+    }
+    if (r->talk.format == REC_FORMAT_JSON_OBJECT) {
+        return err_set(err, DI_E_ARGUMENT, "response_format json_object should not be used with prefix");
+    }
+    return DI_OK;
+}
+
+static di_status check_schema(di_request *r, di_error *err)
+{
+    return r->talk.format == REC_FORMAT_JSON_SCHEMA ? rec_check_response_schema(r->talk.schema, err) : DI_OK;
+}
+
 /* ---- the whole ---- */
 
-static di_status read_form(di_request *r, rec_choice *choice, rec_str *name, di_error *err)
+typedef di_status (*step)(di_request *r, di_error *err);
+
+static di_status take_steps(di_request *r, const step *steps, size_t n, di_error *err)
 {
-    static di_status (*const steps[])(di_request *, di_error *) = {read_thinking, read_format, rec_chat_tools};
-    di_status status = rec_read_model(r, err);
-    for (size_t i = 0; status == DI_OK && i < sizeof steps / sizeof steps[0]; i++) {
+    di_status status = DI_OK;
+    for (size_t i = 0; status == DI_OK && i < n; i++) {
         status = steps[i](r, err);
     }
-    return status == DI_OK ? rec_chat_choice(r, choice, name, err) : status;
+    return status;
+}
+
+static di_status read_stops(di_request *r, di_error *err)
+{
+    return rec_read_stops(r, "stop", true, err);
 }
 
 di_status rec_read_chat(di_request *r, di_error *err)
 {
+    static const step first[] = {rec_read_model, read_thinking, read_format, rec_chat_tools, rec_chat_messages, check_mention};
+    static const step last[] = {check_prefix,    read_stops, read_stream,   check_schema, read_n,    read_penalties,
+                                rec_read_sampling, read_logprobs, read_limit, read_seed,    read_biases};
     rec_choice choice;
     rec_str name;
-    di_status status = read_form(r, &choice, &name, err);
+    di_status status = take_steps(r, first, sizeof first / sizeof first[0], err);
     if (status == DI_OK) {
-        status = read_numbers(r, err);
-    }
-    if (status == DI_OK) {
-        status = rec_read_stops(r, "stop", true, err);
-    }
-    if (status == DI_OK) {
-        status = read_stream(r, err);
+        status = rec_chat_choice(r, &choice, &name, err);
     }
     if (status == DI_OK) {
         status = rec_chat_settle_tools(r, choice, name, err);
     }
     if (status == DI_OK) {
-        status = rec_chat_messages(r, err);
-    }
-    if (status == DI_OK) {
-        status = rec_check_reasoning(r, "reasoning_content", err);
-    }
-    if (status == DI_OK) {
-        status = check_format(r, err);
+        status = take_steps(r, last, sizeof last / sizeof last[0], err);
     }
     if (status == DI_OK) {
         rec_settle_sampling(r);

@@ -43,20 +43,6 @@ di_status rec_check_tool_name(rec_str name, const char *path, di_error *err)
     return DI_OK;
 }
 
-di_status rec_check_unique(di_request *r, rec_tool *const *tools, size_t n, di_error *err)
-{
-    rec_names names;
-    if (!rec_names_init(&names, r, n)) {
-        return rec_no_memory(r, err);
-    }
-    for (size_t i = 0; i < n; i++) {
-        if (rec_names_add(&names, tools[i]->name) == SIZE_MAX) {
-            return err_set(err, DI_E_ARGUMENT, "Tool names must be unique.");
-        }
-    }
-    return DI_OK;
-}
-
 di_status rec_choose_tool(di_request *r, rec_str name, di_error *err)
 {
     for (size_t i = 0; i < r->talk.n_tools; i++) {
