@@ -304,11 +304,12 @@ static di_status read_message(chat_reader *x, const js_value *value, const rec_p
 {
     /* `developer` is what OpenAI's clients send for `system`. */
     static const char *const roles[] = {"system", "user", "assistant", "tool", "latest_reminder", "developer", NULL};
+    rec_str unused;
     int role = 0;
     if (js_kind_of(value) != JS_OBJECT) {
         return rec_bad_form(at, NULL, err, "invalid type: %s, expected an object", js_kind_name(js_kind_of(value)));
     }
-    const di_status status = rec_need_variant(value, at, "role", roles, &role, err);
+    di_status status = rec_need_variant(value, at, "role", roles, &role, err);
     if (status != DI_OK) {
         return status;
     }
@@ -317,6 +318,10 @@ static di_status read_message(chat_reader *x, const js_value *value, const rec_p
     }
     if (x->n_waiting > 0) {
         return insufficient(err);
+    }
+    status = rec_get_string(value, at, "name", &unused, NULL, err);
+    if (status != DI_OK) {
+        return status;
     }
     switch (role) {
     case REC_USER:

@@ -94,7 +94,7 @@ di_status rec_chat_choice(di_request *r, rec_choice *choice, rec_str *name, di_e
     return status == DI_OK ? rec_need_string(function, &in, "name", name, err) : status;
 }
 
-/* One tool after the other: its name is new, its schema is one, the strict form. */
+/* One tool after the other: its name is new, its parameters are fit. */
 static di_status check_tools(di_request *r, di_error *err)
 {
     rec_names names;
@@ -104,12 +104,7 @@ static di_status check_tools(di_request *r, di_error *err)
         if (rec_names_add(&names, tool->name) == SIZE_MAX) {
             return err_set(err, DI_E_ARGUMENT, "Tool names must be unique.");
         }
-        if (tool->parameters != NULL) {
-            status = rec_check_tool_schema(tool->name, tool->parameters, err);
-        }
-        if (status == DI_OK && tool->strict) {
-            status = rec_strict_schema(r, tool->parameters, &tool->parameters, err);
-        }
+        status = rec_settle_parameters(r, tool, err);
     }
     return status;
 }

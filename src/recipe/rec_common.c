@@ -217,7 +217,7 @@ di_status rec_read_thinking(const js_value *object, const char *key, bool *on, b
     static const char *const names[] = {"adaptive", "enabled", "disabled", NULL};
     const rec_path at = {NULL, key, 0};
     const js_value *thinking;
-    int64_t budget;
+    int64_t budget = 0;
     int name = 0;
     *present = false;
     di_status status = rec_get_object(object, NULL, key, &thinking, err);
@@ -227,6 +227,9 @@ di_status rec_read_thinking(const js_value *object, const char *key, bool *on, b
     status = rec_need_variant(thinking, &at, "type", names, &name, err);
     if (status == DI_OK) {
         status = rec_get_int(thinking, &at, "budget_tokens", &budget, NULL, err);
+    }
+    if (status == DI_OK && budget < 0) {
+        status = rec_bad_form(&at, "budget_tokens", err, "invalid value: %lld, expected an integer without sign", (long long)budget);
     }
     *present = status == DI_OK;
     *on = name != 2;

@@ -123,7 +123,8 @@ typedef struct rec_conversation {
     rec_effort effort;
     rec_format format;
     const js_value *schema;   /* of JSON_SCHEMA, as the prompt shows it */
-    bool strict;              /* the constraint takes its strict form (the vectors) */
+    bool strict;              /* JSON_SCHEMA: the answer keeps to the strict form of the schema, the prompt shows it as given */
+    const js_value *enforced; /* JSON_SCHEMA: what the answer keeps to */
     rec_str pattern;          /* of REGEX */
 } rec_conversation;
 

@@ -72,8 +72,10 @@ di_status rec_check_tool_name(rec_str name, const char *path, di_error *err);
 /* Object schema, valid against its meta-schema, references resolvable (3.1). */
 di_status rec_check_tool_schema(rec_str name, const js_value *schema, di_error *err);
 di_status rec_check_response_schema(const js_value *schema, di_error *err);
-/* The strict form of a schema (3.1; NULL: of an object without properties), which lives as long as the request. */
-di_status rec_strict_schema(di_request *r, const js_value *schema, const js_value **out, di_error *err);
+/* With `strict` the parameters become their strict form (3.1), which is all that is asked of them; else they are checked. */
+di_status rec_settle_parameters(di_request *r, rec_tool *tool, di_error *err);
+/* The same for the schema of the response format: talk.schema, talk.strict -> talk.enforced. */
+di_status rec_settle_format(di_request *r, di_error *err);
 
 /* Keeps only the tool `name` and makes it required; unknown: the official 400. */
 di_status rec_choose_tool(di_request *r, rec_str name, di_error *err);

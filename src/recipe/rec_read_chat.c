@@ -177,14 +177,31 @@ static di_status read_thinking(di_request *r, di_error *err)
 
 /* ---- response format ---- */
 
+static di_status read_schema(di_request *r, const js_value *format, const rec_path *at, di_error *err)
+{
+    const rec_path in = {at, "json_schema", 0};
+    const js_value *holder;
+    rec_str name;
+    di_status status = rec_get_object(format, at, "json_schema", &holder, err);
+    if (status == DI_OK && holder == NULL) {
+        return rec_bad_form(at, "json_schema", err, "missing field");
+    }
+    if (status == DI_OK) {
+        status = rec_get_string(holder, &in, "name", &name, NULL, err);
+    }
+    if (status == DI_OK) {
+        status = rec_get_bool(holder, &in, "strict", &r->talk.strict, NULL, err);
+    }
+    r->talk.schema = js_get(holder, "schema");
+    return status == DI_OK && r->talk.schema == NULL ? rec_bad_form(&in, "schema", err, "missing field") : status;
+}
+
 /* The form of response_format; its rules are checked when messages and tools are known. */
 static di_status read_format(di_request *r, di_error *err)
 {
     static const char *const types[] = {"text", "json_object", "json_schema", "regex", NULL};
     const rec_path at = {NULL, "response_format", 0};
-    const rec_path in = {&at, "json_schema", 0};
     const js_value *format;
-    const js_value *holder;
     int type = 0;
     di_status status = rec_get_object(r->body, NULL, "response_format", &format, err);
     if (status != DI_OK || format == NULL) {
@@ -195,19 +212,7 @@ static di_status read_format(di_request *r, di_error *err)
     if (status == DI_OK && r->talk.format == REC_FORMAT_REGEX) {
         status = rec_need_string(format, &at, "regex", &r->talk.pattern, err);
     }
-    if (status == DI_OK && r->talk.format == REC_FORMAT_JSON_SCHEMA) {
-        status = rec_get_object(format, &at, "json_schema", &holder, err);
-        if (status == DI_OK) {
-            status = rec_get_bool(holder, &in, "strict", &r->talk.strict, NULL, err);
-        }
-        r->talk.schema = js_get(holder, "schema");
-        if (status == DI_OK && holder == NULL) {
-            status = rec_bad_form(&at, "json_schema", err, "missing field");
-        } else if (status == DI_OK && r->talk.schema == NULL) {
-            status = rec_bad_form(&in, "schema", err, "missing field");
-        }
-    }
-    return status;
+    return status == DI_OK && r->talk.format == REC_FORMAT_JSON_SCHEMA ? read_schema(r, format, &at, err) : status;
 }
 
 /* Whether the conversation says "json" is asked for early: before the tools are looked at. */
@@ -236,7 +241,7 @@ static di_status check_prefix(di_request *r, di_error *err)
 
 static di_status check_schema(di_request *r, di_error *err)
 {
-    return r->talk.format == REC_FORMAT_JSON_SCHEMA ? rec_check_response_schema(r->talk.schema, err) : DI_OK;
+    return r->talk.format == REC_FORMAT_JSON_SCHEMA ? rec_settle_format(r, err) : DI_OK;
 }
 
 /* ---- the whole ---- */
@@ -252,6 +257,13 @@ static di_status take_steps(di_request *r, const step *steps, size_t n, di_error
     return status;
 }
 
+/* Taken, though nothing depends on it. */
+static di_status read_parallel(di_request *r, di_error *err)
+{
+    bool unused;
+    return rec_get_bool(r->body, NULL, "parallel_tool_calls", &unused, NULL, err);
+}
+
 static di_status read_stops(di_request *r, di_error *err)
 {
     return rec_read_stops(r, "stop", true, err);
@@ -259,9 +271,10 @@ static di_status read_stops(di_request *r, di_error *err)
 
 di_status rec_read_chat(di_request *r, di_error *err)
 {
-    static const step first[] = {rec_read_model, read_thinking, read_format, rec_chat_tools, rec_chat_messages, check_mention};
-    static const step last[] = {check_prefix,    read_stops, read_stream,   check_schema, read_n,    read_penalties,
-                                rec_read_sampling, read_logprobs, read_limit, read_seed,    read_biases};
+    static const step first[] = {rec_read_model, read_thinking,  read_parallel,    read_format,
+                                 rec_chat_tools, rec_chat_messages, check_mention};
+    static const step last[] = {check_prefix,      read_stops,    read_stream, check_schema, read_n,     read_penalties,
+                                rec_read_sampling, read_logprobs, read_limit,  read_seed,    read_biases};
     rec_choice choice;
     rec_str name;
     di_status status = take_steps(r, first, sizeof first / sizeof first[0], err);

@@ -63,7 +63,7 @@ static di_status read_schema(di_request *r, const js_value *format, const rec_pa
     if (status == DI_OK && r->talk.schema == NULL) {
         status = rec_bad_form(at, "schema", err, "missing field");
     }
-    return status == DI_OK ? rec_check_response_schema(r->talk.schema, err) : status;
+    return status == DI_OK ? rec_settle_format(r, err) : status;
 }
 
 static di_status read_text(di_request *r, di_error *err)

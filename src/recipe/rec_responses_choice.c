@@ -50,12 +50,7 @@ static di_status check_tools(rec_responses *x, di_error *err)
         if (!rec_responses_first(x, tool)) {
             return err_set(err, DI_E_ARGUMENT, "Tool names must be unique.");
         }
-        if (tool->parameters != NULL) {
-            status = rec_check_tool_schema(tool->name, tool->parameters, err);
-        }
-        if (status == DI_OK && tool->strict) {
-            status = rec_strict_schema(r, tool->parameters, &tool->parameters, err);
-        }
+        status = rec_settle_parameters(r, tool, err);
     }
     return status;
 }

@@ -1,22 +1,32 @@
 /* rec_strict.c - the strict form of a tool's parameters (recipe.md 3.1): each schema is written anew with just the keywords that strict
  * calling knows, in a fixed order, and every property of an object is required.
  *
- * The new schema is text that is parsed again, so that its values live like all others of the request. Descent follows the nesting of
+ * What it is not written from is not looked at. The new schema is text that is parsed again, so that its values live like all others of the request. Descent follows the nesting of
  * the body (REC_MAX_DEPTH); what is written is never deeper than what was read. */
 #include "recipe/rec_read.h"
+
+#include "core/utf8.h"
 
 typedef struct writer {
     di_request *r;
     di_error *err;
+    const char *what; /* the beginning of messages */
     buf out;
 } writer;
 
-static di_status write_schema(writer *w, const js_value *schema, bool top);
+/* `bare`: an object may be without properties. */
+static di_status write_schema(writer *w, const js_value *schema, bool bare);
 
 static di_status bad_schema(writer *w, const char *key, const js_value *value, const char *expected)
 {
-    return err_set(w->err, DI_E_ARGUMENT, "Invalid tool parameters schema : `%s` is of type %s, expected %s", key,
+    return err_set(w->err, DI_E_ARGUMENT, "%s `%s` is of type %s, expected %s", w->what, key,
                    js_kind_name(js_kind_of(value)), expected);
+}
+
+/* Bytes of a text that fit into a message. */
+static int shown(rec_str text)
+{
+    return (int)utf8_valid_prefix((const uint8_t *)text.data, text.size < 64 ? text.size : 64);
 }
 
 /* Numbers keep their spelling. */
@@ -84,9 +94,8 @@ static di_status copy_format(writer *w, const js_value *schema)
     }
     if (value != NULL && js_kind_of(value) == JS_STRING) {
         return err_set(w->err, DI_E_ARGUMENT,
-                       "Invalid tool parameters schema : unknown variant `%.64s`, expected one of `email`, `hostname`, `ipv4`, `ipv6`, "
-                       "`uuid`",
-                       text.data);
+                       "%s unknown variant `%.*s`, expected one of `email`, `hostname`, `ipv4`, `ipv6`, `uuid`", w->what,
+                       shown(text), text.data);
     }
     return copy_string(w, schema, "format");
 }
@@ -146,7 +155,7 @@ static di_status write_array(writer *w, const js_value *schema)
 {
     const js_value *const items = js_get(schema, "items");
     if (items == NULL) {
-        return err_set(w->err, DI_E_ARGUMENT, "Invalid tool parameters schema : missing field `items`");
+        return err_set(w->err, DI_E_ARGUMENT, "%s missing field `items`", w->what);
     }
     buf_puts(&w->out, "{\"type\":\"array\",\"items\":");
     di_status status = write_schema(w, items, false);
@@ -179,9 +188,8 @@ static di_status write_types(writer *w, const js_value *schema)
         }
         if (!known) {
             return err_set(w->err, DI_E_ARGUMENT,
-                           "Invalid tool parameters schema : field `type`: unknown variant `%.64s`, expected one of `string`, `number`, "
-                           "`integer`, `boolean`, `null`",
-                           type.data);
+                           "%s field `type`: unknown variant `%.*s`, expected one of `string`, `number`, `integer`, `boolean`, `null`",
+                           w->what, shown(type), type.data);
         }
     }
     return write_plain(w, schema);
@@ -273,7 +281,7 @@ static di_status check_required(writer *w, const js_value *schema, const js_valu
     return DI_OK;
 }
 
-static di_status check_object(writer *w, const js_value *schema, bool top)
+static di_status check_object(writer *w, const js_value *schema, bool bare)
 {
     const js_value *const properties = field(schema, "properties");
     const js_value *const more = field(schema, "additionalProperties");
@@ -286,7 +294,7 @@ static di_status check_object(writer *w, const js_value *schema, bool top)
     if (js_bool(more)) {
         return err_set(w->err, DI_E_ARGUMENT, "additionalProperties should not be true");
     }
-    if (!top && js_length(properties) == 0) {
+    if (!bare && js_length(properties) == 0) {
         return err_set(w->err, DI_E_ARGUMENT, "An object with no properties is not allowed.");
     }
     return check_required(w, schema, properties);
@@ -320,10 +328,10 @@ static di_status copy_definitions(writer *w, const js_value *schema, const char 
     return write_map(w, map);
 }
 
-static di_status write_object(writer *w, const js_value *schema, bool top)
+static di_status write_object(writer *w, const js_value *schema, bool bare)
 {
     const js_value *const properties = field(schema, "properties");
-    di_status status = check_object(w, schema, top);
+    di_status status = check_object(w, schema, bare);
     if (status == DI_OK) {
         buf_puts(&w->out, "{\"type\":\"object\",\"properties\":");
         status = write_map(w, properties);
@@ -345,7 +353,7 @@ static di_status write_object(writer *w, const js_value *schema, bool top)
 
 /* ---- any schema ---- */
 
-static di_status write_typed(writer *w, const js_value *schema, bool top)
+static di_status write_typed(writer *w, const js_value *schema, bool bare)
 {
     static const char *const names[] = {"object", "string", "number", "integer", "array", "boolean", "null"};
     const js_value *const type = js_get(schema, "type");
@@ -356,7 +364,7 @@ static di_status write_typed(writer *w, const js_value *schema, bool top)
     }
     switch (js_kind_of(type) == JS_STRING ? i : 7) {
     case 0:
-        return write_object(w, schema, top);
+        return write_object(w, schema, bare);
     case 1:
         return write_string(w, schema);
     case 2:
@@ -373,11 +381,11 @@ static di_status write_typed(writer *w, const js_value *schema, bool top)
 }
 
 /* A type wins over anyOf, and that over a reference. */
-static di_status write_schema(writer *w, const js_value *schema, bool top)
+static di_status write_schema(writer *w, const js_value *schema, bool bare)
 {
     const js_value *const type = js_get(schema, "type");
     if (type != NULL) {
-        return js_kind_of(type) == JS_ARRAY ? write_types(w, schema) : write_typed(w, schema, top);
+        return js_kind_of(type) == JS_ARRAY ? write_types(w, schema) : write_typed(w, schema, bare);
     }
     if (field(schema, "anyOf") != NULL) {
         return write_any_of(w, schema);
@@ -385,18 +393,18 @@ static di_status write_schema(writer *w, const js_value *schema, bool top)
     if (field(schema, "$ref") != NULL) {
         return write_reference(w, schema);
     }
-    return err_set(w->err, DI_E_ARGUMENT, "Invalid tool parameters schema : one of `type`, `anyOf`, `$ref` field is required");
+    return err_set(w->err, DI_E_ARGUMENT, "%s one of `type`, `anyOf`, `$ref` field is required", w->what);
 }
 
-di_status rec_strict_schema(di_request *r, const js_value *schema, const js_value **out, di_error *err)
+static di_status strict_form(di_request *r, const js_value *schema, bool parameters, const js_value **out, di_error *err)
 {
-    writer w = {.r = r, .err = err};
+    writer w = {.r = r, .err = err, .what = parameters ? "Invalid tool parameters schema :" : "Invalid json schema:"};
+    const js_kind kind = js_kind_of(js_get(schema, "type"));
     buf_init(&w.out, rec_memory_left(r));
-    di_status status = DI_OK;
-    if (schema != NULL) {
-        status = write_schema(&w, schema, true);
-    } else {
-        buf_puts(&w.out, "{\"type\":\"object\",\"properties\":{},\"additionalProperties\":false,\"required\":[]}");
+    di_status status = write_schema(&w, schema, parameters);
+    if (status == DI_OK && !(kind == JS_STRING && rec_str_equal(rec_string(js_get(schema, "type")), REC_STR("object")))) {
+        status = err_set(err, DI_E_ARGUMENT, "The top level of the %s must be an object.",
+                         parameters ? "function parameters schema" : "json schema");
     }
     if (status == DI_OK && w.out.failed) {
         r->memory.over_budget = r->memory.over_budget || w.out.full;
@@ -407,4 +415,23 @@ di_status rec_strict_schema(di_request *r, const js_value *schema, const js_valu
     }
     buf_fini(&w.out);
     return status;
+}
+
+di_status rec_settle_parameters(di_request *r, rec_tool *tool, di_error *err)
+{
+    static const char nothing[] = "{\"type\":\"object\",\"properties\":{},\"additionalProperties\":false,\"required\":[]}";
+    if (tool->strict && tool->parameters == NULL) {
+        return rec_parse_json(r, nothing, sizeof nothing - 1, "strict schema", &tool->parameters, err);
+    }
+    if (tool->strict) {
+        return strict_form(r, tool->parameters, true, &tool->parameters, err);
+    }
+    return tool->parameters != NULL ? rec_check_tool_schema(tool->name, tool->parameters, err) : DI_OK;
+}
+
+di_status rec_settle_format(di_request *r, di_error *err)
+{
+    r->talk.enforced = r->talk.schema;
+    return r->talk.strict ? strict_form(r, r->talk.schema, false, &r->talk.enforced, err)
+                          : rec_check_response_schema(r->talk.schema, err);
 }

@@ -103,7 +103,6 @@ static di_status set_constraint(di_request *r, di_constraint_kind kind, buf *tex
 static di_status settle_constraint(di_request *r, bool tools, di_error *err)
 {
     const rec_conversation *const talk = &r->talk;
-    const js_value *schema = talk->schema;
     buf text;
     buf_init(&text, rec_memory_left(r));
     if (tools) {
@@ -122,13 +121,7 @@ static di_status settle_constraint(di_request *r, bool tools, di_error *err)
         r->inference.constraint = DI_CONSTRAINT_JSON;
         break;
     case REC_FORMAT_JSON_SCHEMA:
-        if (talk->strict) {
-            const di_status status = rec_strict_schema(r, schema, &schema, err);
-            if (status != DI_OK) {
-                return status;
-            }
-        }
-        rec_json_value(&text, schema, REC_JSON_COMPACT);
+        rec_json_value(&text, talk->enforced, REC_JSON_COMPACT);
         return set_constraint(r, DI_CONSTRAINT_JSON, &text, err);
     case REC_FORMAT_REGEX:
         buf_append(&text, talk->pattern.data, talk->pattern.size);
