@@ -1,8 +1,8 @@
-/* rec_strict.c - the strict form of a tool's parameters (recipe.md 3.1): each schema is written anew with just the keywords that strict
- * calling knows, in a fixed order, and every property of an object is required.
+/* rec_strict.c - the strict form of schemas (recipe.md 3.1): each is written anew with just the keywords that strict calling knows, in a
+ * fixed order, and every property of an object is required.
  *
- * What it is not written from is not looked at. The new schema is text that is parsed again, so that its values live like all others of the request. Descent follows the nesting of
- * the body (REC_MAX_DEPTH); what is written is never deeper than what was read. */
+ * What is not written is not looked at. The new schema is text that is parsed again, so that its values live like all others of the
+ * request. Descent follows the nesting of the body (REC_MAX_DEPTH); what is written is never deeper than what was read. */
 #include "recipe/rec_read.h"
 
 #include "core/utf8.h"
