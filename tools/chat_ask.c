@@ -2,7 +2,6 @@
 #include "chat.h"
 
 #include "chat_tool.h"
-#include "interrupt.h"
 
 #include "core/core.h"
 
@@ -41,8 +40,9 @@ static di_status answer_call(chat *c, const chat_call *call, buf *result, chat_o
     if (command == NULL) {
         *outcome = type_result(c, call, result);
     } else {
-        status = chat_tool_run(command, call->name, &call->arguments, result, err);
-        *outcome = cli_take_interrupt() ? CHAT_STOPPED : CHAT_ANSWERED;
+        bool interrupted = false;
+        status = chat_tool_run(command, call->name, &call->arguments, result, &interrupted, err);
+        *outcome = interrupted ? CHAT_STOPPED : CHAT_ANSWERED;
     }
     if (status == DI_OK && *outcome == CHAT_ANSWERED && (command != NULL || c->view.json)) {
         status = chat_view_result(&c->view, call, result, err); /* what was typed stands there already */

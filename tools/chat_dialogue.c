@@ -1,8 +1,6 @@
 /* chat_dialogue.c - see chat.h: the prompt, and the commands that begin with a slash. A command is a row of the table. */
 #include "chat.h"
 
-#include "interrupt.h"
-
 #include "core/core.h"
 
 #include <stdio.h>
@@ -151,7 +149,6 @@ di_status chat_dialogue(chat *c, di_error *err)
     buf typed;
     buf_init(&typed, MAX_TYPED_BYTES);
     while (status == DI_OK && !leave) {
-        (void)cli_take_interrupt(); /* one that came too late to stop an answer */
         switch (chat_input_read(c->input, "> ", &typed)) {
         case CHAT_TYPED:
             warned = false;

@@ -1,6 +1,8 @@
 /* chat_input.c - see chat_input.h. The only file that knows libedit. */
 #include "chat_input.h"
 
+#include "interrupt.h"
+
 #include "core/core.h"
 
 #include <histedit.h>
@@ -38,6 +40,14 @@ static unsigned char on_suspend(EditLine *line, int key)
     (void)key;
     (void)kill(0, SIGTSTP);
     return CC_REFRESH;
+}
+
+/* Key: the NUL that the terminal makes of a Ctrl-D that was typed before the prompt stood there. */
+static unsigned char on_early_end(EditLine *line, int key)
+{
+    const LineInfo *typed = el_line(line);
+    (void)key;
+    return typed->lastchar == typed->buffer ? CC_EOF : CC_NORM;
 }
 
 /* Key: Ctrl-C. */
@@ -104,8 +114,10 @@ static void set_up(chat_input *input)
     el_set(input->line, EL_HIST, history, input->history);
     el_set(input->line, EL_ADDFN, "cli-interrupt", "Abandon the line", on_interrupt);
     el_set(input->line, EL_ADDFN, "cli-suspend", "Stop the program until it is continued", on_suspend);
+    el_set(input->line, EL_ADDFN, "cli-early-end", "End of input on an empty line", on_early_end);
     el_set(input->line, EL_SETTY, "-d", "-isig", NULL);
     el_set(input->line, EL_BIND, "^C", "cli-interrupt", NULL);
+    el_set(input->line, EL_BIND, "^@", "cli-early-end", NULL);
     el_set(input->line, EL_BIND, "^Z", "cli-suspend", NULL);
     el_set(input->line, EL_BIND, "^R", "em-inc-search-prev", NULL);
     el_source(input->line, NULL); /* the user's ~/.editrc wins */
@@ -162,6 +174,8 @@ static chat_typed read_line(chat_input *input, const char *prompt, const char **
     int n = 0;
     input->prompt = prompt;
     input->abandoned = false;
+    el_set(input->line, EL_PREP_TERM, 1); /* else the prompt stands there before its keys work */
+    (void)cli_take_interrupt();           /* one that came too late to stop anything */
     const char *line = el_gets(input->line, &n);
     if (line == NULL || n <= 0) {
         fputs(input->abandoned ? "^C\n" : "\n", input->out);

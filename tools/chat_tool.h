@@ -13,7 +13,8 @@
 const char *chat_tool_command(const cli_list *commands, const char *name);
 
 /* Runs the command to its end. *result: its output without one newline at the end; when it fails, that and how it ended.
- * Ctrl-C reaches the command. Errors: DI_E_IO (it can't be started), DI_E_MEMORY. */
-di_status chat_tool_run(const char *command, const char *name, const buf *arguments, buf *result, di_error *err);
+ * The command has a process group of its own: Ctrl-C interrupts it, and kills it when it takes longer than a second to end; then
+ * *interrupted is set. Errors: DI_E_IO (it can't be started), DI_E_MEMORY. */
+di_status chat_tool_run(const char *command, const char *name, const buf *arguments, buf *result, bool *interrupted, di_error *err);
 
 #endif

@@ -9,6 +9,7 @@ import re
 import select
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
@@ -126,7 +127,7 @@ def test_a_command_for_every_tool_gets_the_name_and_the_arguments(tmp_path):
     ("exec <&-; head -c 300000 /dev/zero | tr '\\0' x", "x" * 300000),
     ("printf 'a\\n\\n'", "a\n"),
     ("true", ""),
-])
+], ids=["code", "signal", "missing", "long", "newlines", "nothing"])
 def test_results_of_commands(command, result):
     done = subprocess.run([BINARY, "chat", "--model", str(DEMO), "--json", "--tools", str(TOOLS), "--tool-command", command, "--prompt",
                            PRODUCT, "--max-context", "16384"], capture_output=True, timeout=PATIENCE)
@@ -215,8 +216,11 @@ class Terminal:
             pytest.skip(f"no terminals here: {e}")
         if self.child == 0:
             kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "LC_ALL")}
-            os.execve(BINARY, [BINARY, "chat", "--model", str(DEMO), *map(str, options)],
-                      {**kept, "TERM": "xterm", "XDG_STATE_HOME": str(state), "HOME": str(state), **(env or {})})
+            try:
+                os.execve(BINARY, [BINARY, "chat", "--model", str(DEMO), *map(str, options)],
+                          {**kept, "TERM": "xterm", "XDG_STATE_HOME": str(state), "HOME": str(state), **(env or {})})
+            finally:
+                os._exit(127)
         self.shown = ""
 
     def send(self, words):
@@ -330,12 +334,17 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(tmp_path):
     assert chat_.end() == 0
 
 
-def test_ctrl_c_stops_a_tool_command(tmp_path):
-    chat_ = open_chat(tmp_path, "--tools", TOOLS, "--tool-command", "echo begun >&2; sleep 600")
+@pytest.mark.parametrize("deaf", [False, True])
+def test_ctrl_c_stops_a_tool_command(tmp_path, deaf):
+    script = "import signal, sys, time\n" + ("signal.signal(signal.SIGINT, signal.SIG_IGN)\n" if deaf else "")
+    (tmp_path / "tool.py").write_text(script + "print('begun', file=sys.stderr, flush=True)\ntime.sleep(600)\n")
+    chat_ = open_chat(tmp_path, "--tools", TOOLS, "--tool-command", f"{sys.executable} {tmp_path}/tool.py")
     chat_.type(PRODUCT)
+    chat_.wait(")")
     chat_.wait("begun")
     chat_.send("\x03")
     chat_.wait("\n> ")
+    assert "Paris" in chat_.ask("Which city is the capital of France?")
     chat_.send("\x04")
     assert chat_.end() == 0
 
