@@ -72,6 +72,13 @@ def test_ids_count_as_markers_and_spellings_do_not():
     assert rows[-1]["completion_tokens"] == 2 * len(ids) + 1
 
 
+def test_input_that_breaks_off_inside_a_call_is_cut():
+    rows = pieces("--tools", lines=[CALL[:-60]])
+    assert rows[-1]["reason"] == "cut" and rows[0]["name"] == "get_weather"
+    assert pieces("--tools", lines=[CALL])[-1]["reason"] == "tool_calls"
+    assert pieces("--tools", lines=[CALL[:-60], {"finish": "length"}])[-1]["reason"] == "length"
+
+
 def test_stop_strings_end_the_answer():
     rows = pieces("--stop", "END", lines=["some E", "N", "D of it", " all", STOP])
     assert joined(rows, "text") == "some " and rows[-1]["reason"] == "stop_string" and rows[-1]["stop"] == "END"
@@ -110,7 +117,7 @@ def test_events_come_while_the_input_is_open():
             run.stdin.flush()
             assert json.loads(run.stdout.readline()) == {"type": "text", "text": word}
         run.stdin.close()
-        assert json.loads(run.stdout.readline())["reason"] == "cut"
+        assert json.loads(run.stdout.readline())["reason"] == "stop"
     assert run.returncode == 0
 
 
