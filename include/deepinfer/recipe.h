@@ -95,8 +95,8 @@ DI_API const di_range *di_request_control_ranges(const di_request *request, size
 
 /* The prompt as ids: each range its control token, what is between them encoded without any added token. An image is one id here
  * (di_image_tokens says how many it becomes). Writes at most capacity ids, *n_ids = all; places behind the last id, up to capacity,
- * may be overwritten. n_threads as in di_tokenizer_encode_parallel; more than one pay from a megabyte on. Errors: DI_E_STATE (no tokenizer), DI_E_UNSUPPORTED (an image and a tokenizer without an image
- * token), DI_E_MEMORY, DI_E_LIMIT. */
+ * may be overwritten. n_threads as in di_tokenizer_encode_parallel; more than one pay from a megabyte on. Errors: DI_E_STATE (no
+ * tokenizer), DI_E_UNSUPPORTED (an image and a tokenizer without an image token), DI_E_MEMORY, DI_E_LIMIT. */
 DI_API di_status di_request_encode(const di_request *request, int n_threads, int32_t *ids, size_t capacity, size_t *n_ids,
                                    di_error *err);
 
