@@ -18,6 +18,11 @@ typedef struct chat_reader {
 
 /* ---- content ---- */
 
+static di_status image_in_answer(di_error *err)
+{
+    return err_set(err, DI_E_ARGUMENT, "Image in assistant message is not supported");
+}
+
 static di_status read_image(chat_reader *x, const js_value *value, const rec_path *at, rec_content *out, di_error *err)
 {
     const rec_path in = {at, "image_url", 0};
@@ -40,7 +45,11 @@ static di_status read_image(chat_reader *x, const js_value *value, const rec_pat
     if (status == DI_OK && x->r->talk.version == DI_V41) { /* V4 looks at no image */
         snprintf(path, sizeof path, ".messages[%zu]", x->index);
         snprintf(long_path, sizeof long_path, ".messages[%zu].image_url.url[%zu]", x->index, at->index);
-        status = rec_image_url(x->r, url, detail, path, long_path, &image, err);
+        status = x->in_answer && url.size <= REC_MAX_URL ? image_in_answer(err)
+                                                         : rec_image_url(x->r, url, detail, path, long_path, &image, err);
+        if (status == DI_OK && x->in_answer) {
+            status = image_in_answer(err);
+        }
     }
     if (status == DI_OK && rec_add_image(x->r, out, image) == NULL) {
         status = rec_no_memory(x->r, err);
@@ -87,6 +96,9 @@ static di_status read_file(chat_reader *x, const js_value *value, const rec_path
         if (status == DI_OK) {
             status = rec_image_file(x->r, data, path, &image, err);
         }
+        if (status == DI_OK && x->in_answer) {
+            status = image_in_answer(err);
+        }
     }
     if (status == DI_OK && rec_add_image(x->r, out, image) == NULL) {
         status = rec_no_memory(x->r, err);
@@ -105,9 +117,6 @@ static di_status read_block(chat_reader *x, const js_value *value, const rec_pat
     di_status status = rec_need_variant(value, at, "type", types, &type, err);
     if (status != DI_OK) {
         return status;
-    }
-    if (type != 0 && x->in_answer && x->r->talk.version == DI_V41) {
-        return err_set(err, DI_E_ARGUMENT, "Image in assistant message is not supported");
     }
     if (type == 1) {
         return read_image(x, value, at, out, err);

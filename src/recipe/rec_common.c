@@ -258,7 +258,7 @@ di_status rec_check_reasoning(const di_request *r, const char *field, di_error *
         from = m->role == REC_USER ? m : from;
     }
     for (const rec_message *m = from; m != NULL; m = m->next) {
-        const bool needs = m->role == REC_ASSISTANT && !m->prefix && (m->n_calls > 0 || r->n_declared > 0);
+        const bool needs = m->role == REC_ASSISTANT && (m->n_calls > 0 || r->n_declared > 0);
         if (needs && !m->has_reasoning && !made_without_reasoning(m)) {
             return err_set(err, DI_E_ARGUMENT, "The `%s` in the thinking mode must be passed back to the API.", field);
         }

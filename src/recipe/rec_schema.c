@@ -13,7 +13,7 @@
 bool rec_schema_fault(rec_check *c, const rec_path *at, const char *key, const char *format, ...)
 {
     char where[128];
-    char what[128];
+    char what[120];
     const rec_path field = {at, key, 0};
     va_list arguments;
     va_start(arguments, format);

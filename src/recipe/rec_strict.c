@@ -11,11 +11,18 @@ typedef struct writer {
     di_request *r;
     di_error *err;
     const char *what; /* the beginning of messages */
+    di_error late;    /* first fault of what is said where the form is right: told when the form of all is right */
     buf out;
 } writer;
 
 /* `bare`: an object may be without properties. */
 static di_status write_schema(writer *w, const js_value *schema, bool bare);
+
+/* NULL, where nothing is written, when there was a late fault before. */
+static di_error *late(writer *w)
+{
+    return w->late.code == DI_OK ? &w->late : NULL;
+}
 
 static di_status bad_schema(writer *w, const char *key, const js_value *value, const char *expected)
 {
@@ -247,57 +254,52 @@ static di_status write_map(writer *w, const js_value *map)
     return status;
 }
 
-/* `required`, if given, must name all properties, each once. */
-static di_status check_required(writer *w, const js_value *schema, const js_value *properties)
-{
-    const js_value *const list = field(schema, "required");
-    const size_t n = js_length(list);
-    rec_names names;
-    if (list == NULL) {
-        return DI_OK;
-    }
-    if (js_kind_of(list) != JS_ARRAY) {
-        return bad_schema(w, "required", list, "an array of strings");
-    }
-    if (!rec_names_init(&names, w->r, n)) {
-        return rec_no_memory(w->r, w->err);
-    }
-    for (size_t i = 0; i < n; i++) {
-        const js_value *const item = js_at(list, i);
-        const rec_str name = rec_string(item);
-        if (js_kind_of(item) != JS_STRING) {
-            return bad_schema(w, "required", item, "strings");
-        }
-        if (rec_names_add(&names, name) == SIZE_MAX) {
-            return err_set(w->err, DI_E_ARGUMENT, "Duplicate required property '%s'", name.data);
-        }
-        if (js_get(properties, name.data) == NULL) {
-            return err_set(w->err, DI_E_ARGUMENT, "Required property '%s' not found in object", name.data);
-        }
-    }
-    if (n != js_length(properties)) {
-        return err_set(w->err, DI_E_ARGUMENT, "Required properties must match all properties in the object");
-    }
-    return DI_OK;
-}
-
-static di_status check_object(writer *w, const js_value *schema, bool bare)
+static di_status check_form(writer *w, const js_value *schema)
 {
     const js_value *const properties = field(schema, "properties");
     const js_value *const more = field(schema, "additionalProperties");
+    const js_value *const required = field(schema, "required");
     if (properties != NULL && js_kind_of(properties) != JS_OBJECT) {
         return bad_schema(w, "properties", properties, "an object");
     }
     if (more != NULL && js_kind_of(more) != JS_BOOL) {
         return bad_schema(w, "additionalProperties", more, "true or false");
     }
-    if (js_bool(more)) {
-        return err_set(w->err, DI_E_ARGUMENT, "additionalProperties should not be true");
+    if (required != NULL && js_kind_of(required) != JS_ARRAY) {
+        return bad_schema(w, "required", required, "an array of strings");
     }
-    if (!bare && js_length(properties) == 0) {
-        return err_set(w->err, DI_E_ARGUMENT, "An object with no properties is not allowed.");
+    for (size_t i = 0; i < js_length(required); i++) {
+        if (js_kind_of(js_at(required, i)) != JS_STRING) {
+            return bad_schema(w, "required", js_at(required, i), "strings");
+        }
     }
-    return check_required(w, schema, properties);
+    return DI_OK;
+}
+
+/* `required`, if given, must name all properties, each once. */
+static di_status check_required(writer *w, const js_value *schema, const js_value *properties)
+{
+    const js_value *const list = field(schema, "required");
+    const size_t n = js_length(list);
+    rec_names names;
+    if (list == NULL || w->late.code != DI_OK) {
+        return DI_OK;
+    }
+    if (!rec_names_init(&names, w->r, n)) {
+        return rec_no_memory(w->r, w->err);
+    }
+    for (size_t i = 0; i < n; i++) {
+        const rec_str name = rec_string(js_at(list, i));
+        if (js_get(properties, name.data) == NULL) {
+            (void)err_set(late(w), DI_E_ARGUMENT, "Required property '%s' not found in object", name.data);
+        } else if (rec_names_add(&names, name) == SIZE_MAX) {
+            (void)err_set(late(w), DI_E_ARGUMENT, "Duplicate required property '%s'", name.data);
+        }
+    }
+    if (n != js_length(properties)) {
+        (void)err_set(late(w), DI_E_ARGUMENT, "Required properties must match all properties in the object");
+    }
+    return DI_OK;
 }
 
 static void put_required(writer *w, const js_value *properties)
@@ -331,7 +333,10 @@ static di_status copy_definitions(writer *w, const js_value *schema, const char 
 static di_status write_object(writer *w, const js_value *schema, bool bare)
 {
     const js_value *const properties = field(schema, "properties");
-    di_status status = check_object(w, schema, bare);
+    di_status status = check_form(w, schema);
+    if (!bare && js_length(properties) == 0) {
+        (void)err_set(late(w), DI_E_ARGUMENT, "An object with no properties is not allowed.");
+    }
     if (status == DI_OK) {
         buf_puts(&w->out, "{\"type\":\"object\",\"properties\":");
         status = write_map(w, properties);
@@ -346,6 +351,12 @@ static di_status write_object(writer *w, const js_value *schema, bool bare)
     }
     if (status == DI_OK) {
         status = copy_definitions(w, schema, "$defs");
+    }
+    if (status == DI_OK) {
+        status = check_required(w, schema, properties);
+    }
+    if (js_bool(field(schema, "additionalProperties"))) {
+        (void)err_set(late(w), DI_E_ARGUMENT, "additionalProperties should not be true");
     }
     buf_puts(&w->out, "}");
     return status;
@@ -402,9 +413,12 @@ static di_status strict_form(di_request *r, const js_value *schema, bool paramet
     const js_kind kind = js_kind_of(js_get(schema, "type"));
     buf_init(&w.out, rec_memory_left(r));
     di_status status = write_schema(&w, schema, parameters);
-    if (status == DI_OK && !(kind == JS_STRING && rec_str_equal(rec_string(js_get(schema, "type")), REC_STR("object")))) {
-        status = err_set(err, DI_E_ARGUMENT, "The top level of the %s must be an object.",
-                         parameters ? "function parameters schema" : "json schema");
+    if (!(kind == JS_STRING && rec_str_equal(rec_string(js_get(schema, "type")), REC_STR("object")))) {
+        (void)err_set(late(&w), DI_E_ARGUMENT, "The top level of the %s must be an object.",
+                      parameters ? "function parameters schema" : "json schema");
+    }
+    if (status == DI_OK && w.late.code != DI_OK) {
+        status = err_set(err, w.late.code, "%s", w.late.message);
     }
     if (status == DI_OK && w.out.failed) {
         r->memory.over_budget = r->memory.over_budget || w.out.full;

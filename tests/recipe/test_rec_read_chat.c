@@ -96,13 +96,16 @@ static void images_are_looked_at_from_outside(void **state)
         {BLOCKS(PICTURE(PNG "-_-_")), ".messages[0]: Invalid base64 data"},
         {BLOCKS("{'type':'file'}"), ".messages[0]: file must have a file_id or file_data"},
         {BLOCKS("{'type':'file','file':{'filename':'x'}}"), ".messages[0]: file must have a file_id or file_data"},
-        {BLOCKS("{'type':'file','file_id':''}"), ".messages[0]: file_id is not supported. Pass the image as a base64 data url instead."},
+        {BLOCKS("{'type':'file','file_id':''}"),
+         ".messages[0]: file_id is not supported. Pass the image as a base64 data url instead."},
         {BLOCKS("{'type':'file','file_id':'a','file_data':'b'}"), ".messages[0]: file cannot have both file_id and file_data"},
         {BLOCKS("{'type':'file','file_data':'http://x'}"), ".messages[0]: file_data is not a valid base64 data url"},
         {BLOCKS("{'type':'file','file_data':'" PNG "A'}"), ".messages[0]: file_data is not a valid base64 data url"},
         {BLOCKS("{'type':'file','file_data':'data:application/pdf;base64,AA'}"), UNSUPPORTED("file")},
         {MESSAGES("{'role':'assistant','content':[" PICTURE("x") "]}"), "Image in assistant message is not supported"},
-        {MESSAGES("{'role':'assistant','content':[{'type':'file'}]}"), "Image in assistant message is not supported"},
+        {MESSAGES("{'role':'assistant','content':[{'type':'file'}]}"), ".messages[0]: file must have a file_id or file_data"},
+        {MESSAGES("{'role':'assistant','content':[{'type':'file','file_data':'" PNG "AA'}]}"),
+         "Image in assistant message is not supported"},
     };
     for (size_t i = 0; i < REQ_N(fine); i++) {
         char body[256];
@@ -137,20 +140,22 @@ static void long_links_are_refused(void **state)
         assert_int_equal(status, n == 8192 ? DI_OK : DI_E_ARGUMENT);
         req_close(&r);
     }
-    assert_string_equal(err.message, ".messages[0].image_url.url[1]: image_url.url external link length 8193 too long, max link length 8192. "
-                                     "Consider passing file data directly with base64 data url instead.");
+    assert_string_equal(err.message, ".messages[0].image_url.url[1]: image_url.url external link length 8193 too long, max link length "
+                                     "8192. Consider passing file data directly with base64 data url instead.");
 }
 
 static void one_fault_wins_over_another(void **state)
 {
     (void)state;
     static const req_case steps[] = { /* each wins over all that follow */
-        {"'tools':[" FN("a b") "]", "Invalid 'tools[0].function.name': string does not match pattern. Expected a string that matches the "
-                                    "pattern '^[a-zA-Z0-9_-]+$'."},
+        {"'tools':[" FN("a b") "]",
+         "Invalid 'tools[0].function.name': string does not match pattern. Expected a string that matches the pattern "
+         "'^[a-zA-Z0-9_-]+$'."},
         {"'tools':[" FN("d") "," FN("d") "]", "Tool names must be unique."},
         {"'stop':['']", "Invalid 'stop[0]': empty string. Expected a string with minimum length 1, but got an empty string instead."},
         {"'stream_options':{}", "stream_options should be set along with stream = true"},
-        {"'response_format':{'type':'json_schema','json_schema':{'schema':5}}", "Invalid json schema: a schema is an object, true or false"},
+        {"'response_format':{'type':'json_schema','json_schema':{'schema':5}}",
+         "Invalid json schema: a schema is an object, true or false"},
         {"'n':0", "Invalid n value, the valid range of n is [1, 128]"},
         {"'presence_penalty':3", "Invalid presence_penalty value, the valid range of presence_penalty is [-2, 2]"},
         {"'frequency_penalty':3", "Invalid frequency_penalty value, the valid range of frequency_penalty is [-2, 2]"},
@@ -199,7 +204,8 @@ static void a_choice_keeps_one_tool(void **state)
     static const req_case faults[] = {
         {HI ",'tools':[" FN("f") "],'tool_choice':{'type':'function','function':{'name':'g'}}",
          "Invalid value for 'tool_call': no function named 'g' was specified in the 'tools' parameter."},
-        {HI ",'tools':[" FN("f") "],'tool_choice':'required','thinking':{'type':'enabled'}", "Thinking mode does not support this tool_choice"},
+        {HI ",'tools':[" FN("f") "],'tool_choice':'required','thinking':{'type':'enabled'}",
+         "Thinking mode does not support this tool_choice"},
     };
     for (size_t i = 0; i < REQ_N(listed); i++) {
         req_expect_listed(&here, listed[i].body, listed[i].expected);
@@ -255,6 +261,7 @@ static void missing_reasoning_may_be_refused(void **state)
     static const req_case faults[] = {
         {MESSAGES(ASK "," CALLING(ONE_CALL("1")) "," GIVES("1")), MISSING},
         {MESSAGES(ASK ",{'role':'assistant','content':'b'}") ",'tools':[" FN("f") "]", MISSING},
+        {MESSAGES(ASK ",{'role':'assistant','content':'b','prefix':true}") ",'tools':[" FN("f") "]", MISSING},
         {MESSAGES(ASK "," CALLING(ONE_CALL("call_000_ET_x")) "," GIVES("call_000_ET_x")), MISSING},
     };
     static const char *const fine[] = {
@@ -293,7 +300,8 @@ static void numbers_reach_the_engine(void **state)
     assert_int_equal(di_request_inference(r.request)->max_tokens, 5);
     req_close(&r);
     req_expect_error(&here, HI ",'top_p':1e-60", DI_E_ARGUMENT, "Invalid top_p value, the valid range of top_p is (0, 1.0]");
-    req_expect_error(&here, HI ",'temperature':1e300", DI_E_ARGUMENT, "Invalid temperature value, the valid range of temperature is [0, 2]");
+    req_expect_error(&here, HI ",'temperature':1e300", DI_E_ARGUMENT,
+                     "Invalid temperature value, the valid range of temperature is [0, 2]");
     req_expect_error(&here, HI ",'logit_bias':{'1':100.5}", DI_E_ARGUMENT,
                      "Invalid logit_bias value of token 1, the valid range is [-100, 100]");
 }

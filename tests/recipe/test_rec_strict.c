@@ -3,8 +3,9 @@
 
 static const req_place chat = {DI_CHAT, REQ_V41, NULL};
 
-#define TOOL(parameters) "'messages':[{'role':'user','content':'x'}],'tools':[{'type':'function','function':{'name':'f','strict':true," parameters "}}]"
-#define FORMAT(schema) "'messages':[{'role':'user','content':'x'}],'response_format':{'type':'json_schema','json_schema':{'strict':true,'schema':" schema "}}"
+#define ASK "'messages':[{'role':'user','content':'x'}],"
+#define TOOL(parameters) ASK "'tools':[{'type':'function','function':{'name':'f','strict':true," parameters "}}]"
+#define FORMAT(schema) ASK "'response_format':{'type':'json_schema','json_schema':{'strict':true,'schema':" schema "}}"
 
 /* The property `a` alone, and what surrounds its strict form. */
 #define A(schema) TOOL("'parameters':{'type':'object','properties':{'a':" schema "}}")
@@ -35,12 +36,13 @@ static void each_kind_keeps_its_keywords_in_order(void **state)
 {
     (void)state;
     static const req_case cases[] = {
-        {A("{'title':'t','minLength':1,'enum':['x','y'],'default':'x','const':'x','format':'uuid','pattern':'p','description':'d','type':'string'}"),
+        {A("{'title':'t','minLength':1,'enum':['x','y'],'default':'x','const':'x','format':'uuid','pattern':'p','description':'d',"
+           "'type':'string'}"),
          STRICT_A("{\"type\":\"string\",\"description\":\"d\",\"pattern\":\"p\",\"format\":\"uuid\",\"enum\":[\"x\",\"y\"]}")},
-        {A("{'multipleOf':0.5,'exclusiveMaximum':9,'exclusiveMinimum':0,'maximum':8,'minimum':1e0,'default':2,'const':3,'description':'d','enum':[1],"
-           "'type':'number'}"),
-         STRICT_A("{\"type\":\"number\",\"description\":\"d\",\"const\":3,\"default\":2,\"minimum\":1.0,\"maximum\":8,\"exclusiveMinimum\":0,"
-                  "\"exclusiveMaximum\":9,\"multipleOf\":0.5}")},
+        {A("{'multipleOf':0.5,'exclusiveMaximum':9,'exclusiveMinimum':0,'maximum':8,'minimum':1e0,'default':2,'const':3,"
+           "'description':'d','enum':[1],'type':'number'}"),
+         STRICT_A("{\"type\":\"number\",\"description\":\"d\",\"const\":3,\"default\":2,\"minimum\":1.0,\"maximum\":8,"
+                  "\"exclusiveMinimum\":0,\"exclusiveMaximum\":9,\"multipleOf\":0.5}")},
         {A("{'type':'integer','minimum':1,'title':'t'}"), STRICT_A("{\"type\":\"integer\",\"minimum\":1}")},
         {A("{'description':'d','minItems':1,'items':{'type':'boolean','const':true},'type':'array'}"),
          STRICT_A("{\"type\":\"array\",\"items\":{\"type\":\"boolean\"},\"description\":\"d\"}")},
@@ -65,7 +67,8 @@ static void all_properties_are_required_and_no_others(void **state)
          "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"null\"},\"b\":{\"type\":\"null\"}},\"additionalProperties\":false,"
          "\"required\":[\"a\",\"b\"],\"description\":\"d\"}"},
         {A("{'type':'object','properties':{'q\\\"':{'type':'null'}},'additionalProperties':false}"),
-         STRICT_A("{\"type\":\"object\",\"properties\":{\"q\\\"\":{\"type\":\"null\"}},\"additionalProperties\":false,\"required\":[\"q\\\"\"]}")},
+         STRICT_A("{\"type\":\"object\",\"properties\":{\"q\\\"\":{\"type\":\"null\"}},\"additionalProperties\":false,"
+                  "\"required\":[\"q\\\"\"]}")},
         {TOOL("'parameters':{'type':'object'}"), "{\"type\":\"object\",\"properties\":{},\"additionalProperties\":false,\"required\":[]}"},
         {TOOL("'parameters':null"), "{\"type\":\"object\",\"properties\":{},\"additionalProperties\":false,\"required\":[]}"},
     };
@@ -94,8 +97,9 @@ static void the_prompt_shows_the_strict_form_of_tools(void **state)
 static void a_format_keeps_its_words_in_the_prompt(void **state)
 {
     (void)state;
-    expect_constraint(FORMAT("{'type':'object','properties':{'a':{'type':'string','minLength':1}}}"), "", STRICT_A("{\"type\":\"string\"}"), "");
-    req_read r = req_open(&chat, FORMAT("{'type':'object','properties':{'a':{'type':'string','minLength':1}}}"));
+    static const char body[] = FORMAT("{'type':'object','properties':{'a':{'type':'string','minLength':1}}}");
+    expect_constraint(body, "", STRICT_A("{\"type\":\"string\"}"), "");
+    req_read r = req_open(&chat, body);
     assert_non_null(strstr(di_request_prompt(r.request, NULL), "\"minLength\": 1"));
     req_close(&r);
 }
@@ -128,6 +132,10 @@ static void what_strict_calling_refuses(void **state)
         {TOOL("'parameters':{'type':'object','additionalProperties':true}"), "additionalProperties should not be true"},
         {TOOL("'parameters':{'type':'string'}"), "The top level of the function parameters schema must be an object."},
         {TOOL("'parameters':{'$ref':'#'}"), "The top level of the function parameters schema must be an object."},
+        {TOOL("'parameters':{'type':'object','properties':{'a':{'type':'object'},'b':{}}}"), /* form before meaning */
+         PARAMETERS "one of `type`, `anyOf`, `$ref` field is required"},
+        {TOOL("'parameters':{'type':'object','properties':{'a':{'type':'object'}},'additionalProperties':true}"),
+         "An object with no properties is not allowed."},
         {FORMAT("{'type':'string'}"), "The top level of the json schema must be an object."},
         {FORMAT("{'type':'object'}"), "An object with no properties is not allowed."},
         {FORMAT("{}"), "Invalid json schema: one of `type`, `anyOf`, `$ref` field is required"},
