@@ -34,7 +34,7 @@ static char *show_prompt(EditLine *line)
 }
 
 /* Key: Ctrl-Z. The terminal makes no signals while a line is typed; libedit's handler of this one puts it in order first. */
-static unsigned char on_suspend(EditLine *line, int key)
+static unsigned char on_suspend(EditLine *line, wint_t key)
 {
     (void)line;
     (void)key;
@@ -43,7 +43,7 @@ static unsigned char on_suspend(EditLine *line, int key)
 }
 
 /* Key: the NUL that the terminal makes of a Ctrl-D that was typed before the prompt stood there. */
-static unsigned char on_early_end(EditLine *line, int key)
+static unsigned char on_early_end(EditLine *line, wint_t key)
 {
     const LineInfo *typed = el_line(line);
     (void)key;
@@ -51,7 +51,7 @@ static unsigned char on_early_end(EditLine *line, int key)
 }
 
 /* Key: Ctrl-C. */
-static unsigned char on_interrupt(EditLine *line, int key)
+static unsigned char on_interrupt(EditLine *line, wint_t key)
 {
     chat_input *input = NULL;
     (void)key;
@@ -112,9 +112,10 @@ static void set_up(chat_input *input)
     el_set(input->line, EL_EDITOR, "emacs");
     el_set(input->line, EL_SIGNAL, 1); /* restores the terminal before a deadly signal, follows its size */
     el_set(input->line, EL_HIST, history, input->history);
-    el_set(input->line, EL_ADDFN, "cli-interrupt", "Abandon the line", on_interrupt);
-    el_set(input->line, EL_ADDFN, "cli-suspend", "Stop the program until it is continued", on_suspend);
-    el_set(input->line, EL_ADDFN, "cli-early-end", "End of input on an empty line", on_early_end);
+    /* The wide form: the other one leaks the copies that it makes of these strings. */
+    el_wset(input->line, EL_ADDFN, L"cli-interrupt", L"Abandon the line", on_interrupt);
+    el_wset(input->line, EL_ADDFN, L"cli-suspend", L"Stop the program until it is continued", on_suspend);
+    el_wset(input->line, EL_ADDFN, L"cli-early-end", L"End of input on an empty line", on_early_end);
     el_set(input->line, EL_SETTY, "-d", "-isig", NULL);
     el_set(input->line, EL_BIND, "^C", "cli-interrupt", NULL);
     el_set(input->line, EL_BIND, "^@", "cli-early-end", NULL);
