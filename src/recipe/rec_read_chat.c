@@ -225,18 +225,25 @@ static di_status check_mention(di_request *r, di_error *err)
     return DI_OK;
 }
 
+/* Tools declared, or called before. */
+static bool knows_calls(const di_request *r)
+{
+    bool found = r->n_declared > 0;
+    for (const rec_message *m = r->talk.first; m != NULL && !found; m = m->next) {
+        found = m->n_calls > 0;
+    }
+    return found;
+}
+
 static di_status check_prefix(di_request *r, di_error *err)
 {
     if (r->talk.last == NULL || !r->talk.last->prefix) {
         return DI_OK;
     }
-    if (r->n_declared > 0) {
-        return err_set(err, DI_E_ARGUMENT, "Function call should not be used with prefix");
-    }
     if (r->talk.format == REC_FORMAT_JSON_OBJECT) {
         return err_set(err, DI_E_ARGUMENT, "response_format json_object should not be used with prefix");
     }
-    return DI_OK;
+    return knows_calls(r) ? err_set(err, DI_E_ARGUMENT, "Function call should not be used with prefix") : DI_OK;
 }
 
 static di_status check_schema(di_request *r, di_error *err)

@@ -242,6 +242,8 @@ static void an_answer_may_be_continued(void **state)
         {MESSAGES(ASK ",{'role':'assistant','content':'json','prefix':true}") ",'response_format':{'type':'json_object'}",
          "response_format json_object should not be used with prefix"},
         {MESSAGES(ASK ",{'role':'assistant','prefix':true,'tool_calls':[" ONE_CALL("1") "]}"), INSUFFICIENT},
+        {MESSAGES(ASK "," CALLING(ONE_CALL("1")) "," GIVES("1") ",{'role':'assistant','content':'b','prefix':true}"),
+         "Function call should not be used with prefix"},
     };
     for (size_t i = 0; i < REQ_N(cases); i++) {
         req_expect_tail(&here, cases[i].body, cases[i].tail);
