@@ -43,6 +43,9 @@ static di_status answer_call(chat *c, const chat_call *call, buf *result, chat_o
         bool interrupted = false;
         status = chat_tool_run(command, call->name, &call->arguments, result, &interrupted, err);
         *outcome = interrupted ? CHAT_STOPPED : CHAT_ANSWERED;
+        if (interrupted) {
+            chat_view_note(&c->view, "\n[stopped]"); /* behind the ^C that the terminal has shown */
+        }
     }
     if (status == DI_OK && *outcome == CHAT_ANSWERED && (command != NULL || c->view.json)) {
         status = chat_view_result(&c->view, call, result, err); /* what was typed stands there already */

@@ -3,6 +3,7 @@
 
 #include "interrupt.h"
 #include "open.h"
+#include "recipe_options.h"
 
 #include "core/core.h"
 
@@ -226,16 +227,6 @@ static di_status generate(chat_engine *e, answering *a, int64_t max_tokens, di_e
     }
 }
 
-static di_status encode(const di_request *request, int32_t **ids, size_t *n, di_error *err)
-{
-    di_status status = di_request_encode(request, 0, NULL, 0, n, err);
-    if (status != DI_OK) {
-        return status;
-    }
-    *ids = ar_calloc(*n, sizeof **ids);
-    return *ids != NULL ? di_request_encode(request, 0, *ids, *n, n, err) : err_memory(err, "token ids", *n * sizeof **ids);
-}
-
 di_status chat_engine_answer(chat_engine *e, const char *body, size_t n, chat_piece_fn fn, void *user, chat_answer *out, di_error *err)
 {
     di_request *request = NULL;
@@ -249,7 +240,7 @@ di_status chat_engine_answer(chat_engine *e, const char *body, size_t n, chat_pi
     buf_init(&out->text, MAX_ANSWER_BYTES);
     di_status status = di_request_read(e->recipe, DI_CHAT, body, n, &request, err);
     if (status == DI_OK) {
-        status = encode(request, &ids, &n_ids, err);
+        status = cli_request_ids(request, 0, &ids, &n_ids, err);
     }
     if (status == DI_OK) {
         status = di_request_max_tokens(request, (int64_t)n_ids, e->context, &max_tokens, err);

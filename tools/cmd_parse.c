@@ -228,8 +228,9 @@ int cmd_parse(int argc, char **argv)
     cli_parser parser;
     cli_parser_init(&parser, "", 0, 0,
                     "Parse generated tokens from standard input: reasoning, text and tool calls, as an API returns them.\v"
-                    "Each line of the input is a JSON value: \"text\", [ids], {\"ids\":[...],\"logprobs\":[...]}, {\"ready\":[PROMPT,CACHED]} "
-                    "or {\"finish\":\"stop\"}. Without --stream, --body and --pieces the request decides; without one it is --body.");
+                    "Each line of the input is a JSON value: \"text\", [ids], {\"ids\":[...],\"logprobs\":[...]}, "
+                    "{\"ready\":[PROMPT,CACHED]} or {\"finish\":\"stop\"}. Without --stream, --body and --pieces the request "
+                    "decides; without one it is --body.");
     cli_add_recipe(&parser, &j.options);
     cli_add_string(&parser, "request", "FILE", &j.request_file, "the body that was asked; it decides how the output is read and echoed");
     cli_add_flag(&parser, "thinking", &j.thinking, "the output begins with reasoning");

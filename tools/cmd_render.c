@@ -219,27 +219,12 @@ static void put_prompt(job *j)
 
 /* --- Running --------------------------------------------------------------------------------------------------------------- */
 
-static di_status encode(job *j, di_error *err)
-{
-    const int threads = (int)j->threads;
-    size_t capacity;
-    di_status status = di_request_encode(j->request, threads, NULL, 0, &capacity, err);
-    if (status != DI_OK) {
-        return status;
-    }
-    j->id_list = ar_calloc(capacity + 1, sizeof *j->id_list);
-    if (j->id_list == NULL) {
-        return err_memory(err, "token ids", capacity * sizeof *j->id_list);
-    }
-    return di_request_encode(j->request, threads, j->id_list, capacity, &j->n_ids, err);
-}
-
 static di_status show(job *j, di_error *err)
 {
     int64_t max_tokens = di_request_inference(j->request)->max_tokens;
     di_status status = DI_OK;
     if (j->ids || j->context > 0 || (j->json && j->recipe.tokenizer != NULL)) {
-        status = encode(j, err);
+        status = cli_request_ids(j->request, (int)j->threads, &j->id_list, &j->n_ids, err);
     }
     if (status == DI_OK && j->context > 0) {
         status = di_request_max_tokens(j->request, (int64_t)j->n_ids, j->context, &max_tokens, err);
@@ -313,8 +298,9 @@ int cmd_render(int argc, char **argv)
     cli_parser parser;
     cli_parser_init(&parser, "[FILE]", 0, 1,
                     "Print the prompt that a request body (FILE or standard input) becomes.\v"
-                    "On a terminal control tokens are coloured; elsewhere the prompt comes byte for byte. --json prints everything that was "
-                    "read from the body, or, when it is refused, the error body that a server would answer; the exit code is 1 then.");
+                    "On a terminal control tokens are coloured; elsewhere the prompt comes byte for byte. --json prints everything "
+                    "that was read from the body, or, when it is refused, the error body that a server would answer; the exit code is "
+                    "1 then.");
     cli_add_recipe(&parser, &j.options);
     cli_add_flag(&parser, "ids", &j.ids, "token ids instead of text");
     cli_add_flag(&parser, "json", &j.json, "one JSON object with the prompt, its control tokens, ids, images and parameters");

@@ -89,7 +89,8 @@ static di_status read_logprobs(const js_value *list, const int32_t *ids, size_t 
         if (n_top > DI_MAX_TOP_LOGPROBS) {
             return err_set(err, DI_E_FORMAT, "logprobs[%zu]: more than %d tokens", i, DI_MAX_TOP_LOGPROBS);
         }
-        out[i] = (di_token_logprobs){.id = ids[i], .logprob = (float)js_number(js_at(js_at(list, i), 0)), .n_top = (int32_t)n_top, .top = top};
+        const float logprob = (float)js_number(js_at(js_at(list, i), 0));
+        out[i] = (di_token_logprobs){.id = ids[i], .logprob = logprob, .n_top = (int32_t)n_top, .top = top};
         for (size_t k = 0; k < n_top; k++) {
             const di_status status = read_id(js_at(js_at(likely, k), 0), &top->id, err);
             if (status != DI_OK) {
@@ -140,7 +141,8 @@ static di_status push_ids(parse_sink *s, int32_t choice, const js_value *list, c
     if (status == DI_OK && js_kind_of(logprobs) == JS_ARRAY) {
         status = push_with_logprobs(s, choice, ids, n, logprobs, err);
     } else if (status == DI_OK) {
-        status = s->output != NULL ? di_output_push_ids(s->output, ids, n, NULL, err) : di_reply_push_ids(s->reply, choice, ids, n, NULL, err);
+        status = s->output != NULL ? di_output_push_ids(s->output, ids, n, NULL, err)
+                                   : di_reply_push_ids(s->reply, choice, ids, n, NULL, err);
     }
     free(ids);
     return status;

@@ -101,3 +101,22 @@ void cli_close_recipe(cli_recipe *recipe)
     di_tokenizer_close(recipe->tokenizer);
     memset(recipe, 0, sizeof *recipe);
 }
+
+di_status cli_request_ids(const di_request *request, int n_threads, int32_t **ids, size_t *n, di_error *err)
+{
+    di_status status = di_request_encode(request, n_threads, NULL, 0, n, err);
+    if (status != DI_OK) {
+        return status;
+    }
+    int32_t *out = ar_calloc(*n + 1, sizeof *out);
+    if (out == NULL) {
+        return err_memory(err, "token ids", *n * sizeof *out);
+    }
+    status = di_request_encode(request, n_threads, out, *n, n, err);
+    if (status != DI_OK) {
+        free(out);
+        return status;
+    }
+    *ids = out;
+    return DI_OK;
+}

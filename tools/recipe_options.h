@@ -1,4 +1,4 @@
-/* recipe_options.h - what `render` and `parse` share: the options of a recipe, and opening one.
+/* recipe_options.h - what commands with a recipe share: its options, opening it, and the ids of a request.
  *
  * The tokenizer is the one that the options name, else the default model's; where there is none at all the recipe has none
  * either, and works with text alone. */
@@ -31,5 +31,8 @@ int cli_check_recipe(const cli_parser *p, const cli_recipe_options *o, di_protoc
 /* Errors: those of di_tokenizer_open for a named tokenizer, and of di_recipe_open. */
 di_status cli_open_recipe(const cli_recipe_options *o, cli_recipe *out, di_error *err);
 void cli_close_recipe(cli_recipe *recipe);
+
+/* The prompt as malloc'ed ids. Errors: those of di_request_encode. */
+di_status cli_request_ids(const di_request *request, int n_threads, int32_t **ids, size_t *n, di_error *err);
 
 #endif

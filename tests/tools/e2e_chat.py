@@ -343,6 +343,7 @@ def test_ctrl_c_stops_a_tool_command(tmp_path, deaf):
     chat_.wait(")")
     chat_.wait("begun")
     chat_.send("\x03")
+    chat_.wait("[stopped]")
     chat_.wait("\n> ")
     assert "Paris" in chat_.ask("Which city is the capital of France?")
     chat_.send("\x04")
