@@ -142,7 +142,7 @@ void rec_echo_front(const di_reply *r, buf *out)
     put_value(out, field(r, "instructions"));
     put_field(out, "max_output_tokens", field(r, "max_output_tokens"));
     buf_puts(out, ",\"max_tool_calls\":null,\"model\":");
-    rec_put_text(out, r->model);
+    rec_put_any(out, r->model);
     buf_puts(out, ",\"moderation\":null");
 }
 

@@ -46,7 +46,7 @@ static void put_usage(const di_reply *r, buf *out)
 static void put_fingerprint(const di_reply *r, buf *out)
 {
     if (r->fingerprint != NULL) {
-        rec_put_text(out, r->fingerprint);
+        rec_put_any(out, r->fingerprint);
     } else {
         buf_puts(out, "null");
     }
@@ -58,11 +58,11 @@ static void put_fingerprint(const di_reply *r, buf *out)
 static void put_head(const di_reply *r, const rec_reply_choice *c, buf *out)
 {
     buf_puts(out, "{\"id\":");
-    rec_put_text(out, r->id);
+    rec_put_any(out, r->id);
     buf_puts(out, ",\"object\":\"chat.completion.chunk\",\"created\":");
     rec_put_int(out, r->created);
     buf_puts(out, ",\"model\":");
-    rec_put_text(out, r->model);
+    rec_put_any(out, r->model);
     buf_puts(out, ",\"system_fingerprint\":");
     put_fingerprint(r, out);
     buf_puts(out, ",\"choices\":[{\"index\":");
@@ -272,11 +272,11 @@ static void put_choice(const di_reply *r, const rec_reply_choice *c, buf *out)
 static void body(di_reply *r, buf *out)
 {
     buf_puts(out, "{\"id\":");
-    rec_put_text(out, r->id);
+    rec_put_any(out, r->id);
     buf_puts(out, ",\"object\":\"chat.completion\",\"created\":");
     rec_put_int(out, r->created);
     buf_puts(out, ",\"model\":");
-    rec_put_text(out, r->model);
+    rec_put_any(out, r->model);
     buf_puts(out, ",\"choices\":[");
     for (int32_t i = 0; i < r->n_choices; i++) {
         buf_puts(out, i != 0 ? "," : "");

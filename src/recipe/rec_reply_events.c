@@ -24,7 +24,7 @@ void rec_put_int(buf *out, int64_t value)
     buf_append(out, digits + at, sizeof digits - at);
 }
 
-void rec_put_text(buf *out, const char *text)
+void rec_put_any(buf *out, const char *text)
 {
     buf_json_string(out, text, strlen(text));
 }
@@ -32,7 +32,7 @@ void rec_put_text(buf *out, const char *text)
 void rec_put_inside(buf *out, const char *text)
 {
     const size_t at = out->size;
-    rec_put_text(out, text);
+    rec_put_any(out, text);
     if (!out->failed) {
         memmove(out->data + at, out->data + at + 1, out->size - at - 2);
         out->size -= 2;

@@ -150,7 +150,7 @@ bool rec_choice_failed(const rec_reply_choice *choice); /* memory ended in one o
 /* ---- for all writers ---- */
 
 void rec_put_int(buf *out, int64_t value);
-void rec_put_text(buf *out, const char *text);   /* JSON string of any bytes */
+void rec_put_any(buf *out, const char *text);    /* JSON string of any bytes */
 void rec_put_inside(buf *out, const char *text); /* the same without its quotes */
 void rec_put_buf(buf *out, const buf *text);     /* JSON string of UTF-8 */
 void rec_put_error(di_protocol protocol, int http_status, const char *message, buf *out); /* the protocol's error object */

@@ -53,9 +53,9 @@ static void put_stop(const rec_reply_choice *c, buf *out)
 static void put_head(const di_reply *r, buf *out)
 {
     buf_puts(out, "{\"id\":");
-    rec_put_text(out, r->id);
+    rec_put_any(out, r->id);
     buf_puts(out, ",\"type\":\"message\",\"role\":\"assistant\",\"model\":");
-    rec_put_text(out, r->model);
+    rec_put_any(out, r->model);
     buf_puts(out, ",\"content\":[");
 }
 
@@ -128,7 +128,7 @@ static void close_item(di_reply *r, rec_reply_choice *c)
         buf_puts(out, "{\"type\":\"content_block_delta\",\"index\":");
         rec_put_int(out, (int64_t)item->index);
         buf_puts(out, ",\"delta\":{\"type\":\"signature_delta\",\"signature\":");
-        rec_put_text(out, r->id);
+        rec_put_any(out, r->id);
         buf_puts(out, "}}");
         rec_event_end(r, "content_block_delta");
     }
@@ -168,7 +168,7 @@ static void put_block(const di_reply *r, const rec_reply_item *item, buf *out)
         buf_puts(out, "{\"type\":\"thinking\",\"thinking\":");
         rec_put_buf(out, &item->text);
         buf_puts(out, ",\"signature\":");
-        rec_put_text(out, r->id);
+        rec_put_any(out, r->id);
         break;
     case REC_OUT_TEXT:
         buf_puts(out, "{\"type\":\"text\",\"text\":");

@@ -151,7 +151,7 @@ static void put_outcome(const state *s, buf *out)
     buf_puts(out, ",\"content_filters\":null,\"error\":");
     if (s->code != NULL) {
         buf_printf(out, "{\"code\":\"%s\",\"message\":", s->code);
-        rec_put_text(out, s->message);
+        rec_put_any(out, s->message);
         buf_puts(out, "}");
     } else {
         buf_puts(out, "null");
@@ -168,7 +168,7 @@ static void put_response(const di_reply *r, const state *s, buf *out)
 {
     const bool ended = strcmp(s->status, "in_progress") != 0;
     buf_puts(out, "{\"id\":");
-    rec_put_text(out, r->id);
+    rec_put_any(out, r->id);
     buf_puts(out, ",\"object\":\"response\",\"created_at\":");
     rec_put_int(out, r->created);
     buf_printf(out, ",\"status\":\"%s\",\"background\":false,\"completed_at\":", s->status);
