@@ -153,14 +153,10 @@ static void break_off(di_reply *r)
     rec_queue_clear(&r->queue);
 }
 
-/* Behind everything that writes. */
-static di_status settle(di_reply *r, di_error *err)
+/* Behind everything that writes; `c` is the only choice that was written to. */
+static di_status settle(di_reply *r, const rec_reply_choice *c, di_error *err)
 {
-    bool failed = r->queue.frames.failed;
-    for (int32_t i = 0; i < r->n_choices && !failed; i++) {
-        failed = rec_choice_failed(&r->choices[i]);
-    }
-    if (!failed) {
+    if (!r->queue.frames.failed && !rec_choice_failed(c)) {
         return DI_OK;
     }
     break_off(r);
@@ -182,7 +178,7 @@ di_status di_reply_ready(di_reply *r, int64_t prompt_tokens, int64_t cached_toke
     r->prompt_tokens = prompt_tokens;
     r->cached_tokens = cached_tokens;
     start(r);
-    return settle(r, err);
+    return settle(r, &r->choices[0], err);
 }
 
 static void fail(di_reply *r, int http_status, const char *message)
@@ -206,7 +202,7 @@ static di_status take(di_reply *r, rec_reply_choice *c, di_status status, di_err
     if (c->finish == DI_FINISH_CUT && before != DI_FINISH_CUT) {
         fail(r, 500, "The generation broke off inside a tool call.");
     }
-    return settle(r, err);
+    return settle(r, c, err);
 }
 
 di_status di_reply_push_text(di_reply *r, int32_t choice, const char *text, size_t n, int64_t n_tokens, di_error *err)

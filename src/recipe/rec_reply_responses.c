@@ -366,9 +366,12 @@ static void finish(di_reply *r, rec_reply_choice *c)
     response_event(r, s.incomplete != NULL ? "response.incomplete" : "response.completed", &s);
 }
 
-/* An open item is shown as far as it came. */
+/* An open item is shown as far as it came. Clients know a response only from its first event. */
 static void fail(di_reply *r, int http_status, const char *message)
 {
+    if (!r->started) {
+        start(r);
+    }
     const char *const code = http_status == 429 ? "rate_limit_exceeded" : http_status < 500 ? "invalid_prompt" : "server_error";
     const state s = {.status = "failed", .code = code, .message = message};
     if (r->choices[0].open) {
