@@ -12,5 +12,8 @@ add_library(di_deps INTERFACE)
 target_link_libraries(di_deps INTERFACE
     PkgConfig::CRYPTO PkgConfig::XXHASH PkgConfig::UTF8PROC Threads::Threads m)
 
+# The command only.
+pkg_check_modules(LIBEDIT REQUIRED IMPORTED_TARGET libedit)
+
 # Tests only.
 pkg_check_modules(CMOCKA QUIET IMPORTED_TARGET cmocka)

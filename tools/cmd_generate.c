@@ -3,7 +3,9 @@
  * The heart is run_choice: feed, step until the prompt is through, then sample and step. Each choice of --n is a sequence of its
  * own whose seed is --seed + i (architecture.md, sampling). SIGINT is not handled but blocked and asked for between steps: no
  * handler, no global, and a second one ends the program at once. */
+#include "interrupt.h"
 #include "logits.h"
+#include "open.h"
 #include "options.h"
 #include "output.h"
 #include "prompt.h"
@@ -17,7 +19,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define DEFAULT_MAX_TOKENS 512
@@ -116,39 +117,18 @@ static int check_options(const cli_parser *p, const generation *g)
 
 static di_status open_model(generation *g, di_error *err)
 {
-    char path[4096];
-    const char *dir = g->engine_options.model;
-    if (dir == NULL) {
-        const di_status status = di_model_default_path(path, sizeof path, err);
-        if (status != DI_OK) {
-            return status;
-        }
-        dir = path;
-    }
     const int64_t start = clock_now_ns();
-    const di_status status = di_model_open(dir, NULL, &g->model, err);
+    const di_status status = cli_open_model(g->engine_options.model, &g->model, err);
     g->figures.load_s = (double)(clock_now_ns() - start) * 1e-9;
     return status;
 }
 
-/* Worker threads inherit the mask of the thread that makes them, so this comes before the engine. */
-static void block_interrupt(bool block)
-{
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    pthread_sigmask(block ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
-}
-
+/* A second Ctrl-C ends the program at once. */
 static bool take_interrupt(generation *g)
 {
-    sigset_t set;
-    const struct timespec now = {0, 0};
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    if (!g->interrupted && sigtimedwait(&set, NULL, &now) == SIGINT) {
+    if (!g->interrupted && cli_take_interrupt()) {
         g->interrupted = true;
-        block_interrupt(false);
+        cli_block_interrupt(false);
     }
     return g->interrupted;
 }
@@ -373,7 +353,7 @@ static di_status run(generation *g, di_error *err)
     if (status != DI_OK) {
         return status;
     }
-    block_interrupt(true);
+    cli_block_interrupt(true);
     status = open_engine(g, err);
     for (int64_t i = 0; status == DI_OK && i < g->n_choices && !g->interrupted; i++) {
         status = run_choice(g, i, err);

@@ -2,12 +2,12 @@
  *
  * One run has one input (--text, a file, or standard input) and one form of output: ids, a table of tokens, a number, text, or
  * JSON. --lines is the form for other programs: one JSON value a line in, one a line out, and the tokenizer is loaded once. */
+#include "open.h"
 #include "options.h"
 #include "tools.h"
 
 #include "core/core.h"
 
-#include <deepinfer/model.h>
 #include <deepinfer/tokenizer.h>
 
 #include <stdio.h>
@@ -295,25 +295,11 @@ static di_status read_input(const job *j, const char *path, char **text, size_t 
     return file_read_stream(STDIN_FILENO, "standard input", MAX_INPUT_BYTES, text, n, err);
 }
 
-static di_status open_tokenizer(job *j, di_error *err)
-{
-    char path[4096];
-    const char *from = j->tokenizer != NULL ? j->tokenizer : j->model;
-    if (from == NULL) {
-        const di_status status = di_model_default_path(path, sizeof path, err);
-        if (status != DI_OK) {
-            return status;
-        }
-        from = path;
-    }
-    return di_tokenizer_open(from, &j->tok, err);
-}
-
 static di_status run(job *j, const char *path, di_error *err)
 {
     char *text = NULL;
     size_t n = 0;
-    di_status status = open_tokenizer(j, err);
+    di_status status = cli_open_tokenizer(j->model, j->tokenizer, &j->tok, err);
     if (status == DI_OK) {
         status = read_input(j, path, &text, &n, err);
     }

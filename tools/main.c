@@ -13,10 +13,13 @@ typedef struct command {
 } command;
 
 static const command commands[] = {
+    {"chat", cmd_chat, "a conversation with a model"},
     {"generate", cmd_generate, "text from a prompt"},
     {"inspect", cmd_inspect, "what a checkpoint consists of and needs"},
     {"verify", cmd_verify, "compare this build with golden values"},
     {"tokenize", cmd_tokenize, "text to token ids and back"},
+    {"render", cmd_render, "the prompt of an API request"},
+    {"parse", cmd_parse, "generated tokens as an API's response"},
 };
 
 enum { N_COMMANDS = sizeof commands / sizeof commands[0], MAX_NAME = 31 };

@@ -1,8 +1,7 @@
-/* prompt.c - see prompt.h. The chat form is the one-turn case of the V4.1 prompt encoding (specification of the prompt encoding,
- * compared in the tests with the prompts of the demo model's evaluation set): BOS, user marker, text, assistant marker, and the
- * end-of-thinking marker that turns thinking off. Markers are put in as ids, so that user text cannot forge one. */
+/* prompt.c - see prompt.h. */
 #include "prompt.h"
 
+#include "recipe_options.h"
 #include "tools.h"
 
 #include "core/core.h"
@@ -11,7 +10,6 @@
 #include <unistd.h>
 
 #define MAX_TEXT_BYTES ((size_t)1 << 30)
-#define N_AROUND 4 /* ids put around the text, at most */
 
 void cli_add_prompt(cli_parser *p, cli_prompt_options *o)
 {
@@ -31,6 +29,9 @@ int cli_check_prompt(const cli_parser *p, const cli_prompt_options *o)
     }
     if (sources == 0 && isatty(STDIN_FILENO)) {
         return cli_usage(p, "no prompt: give --prompt TEXT, --prompt-file FILE or --prompt-ids IDS, or pipe text in");
+    }
+    if (o->chat && o->special) {
+        return cli_usage(p, "--chat takes no --special: a message is text");
     }
     if (o->ids != NULL && (o->chat || o->special)) {
         return cli_usage(p, "--prompt-ids takes neither --chat nor --special: ids are used as they are");
@@ -59,37 +60,27 @@ static di_status read_text(const cli_prompt_options *o, const char **text, size_
     return status;
 }
 
-static di_status marker(const di_tokenizer *tokenizer, const char *spelling, int32_t *id, di_error *err)
+/* One user message through the recipe, thinking off. */
+static di_status encode_message(const di_tokenizer *tokenizer, const char *text, size_t size, cli_prompt *out, di_error *err)
 {
-    *id = di_tokenizer_find(tokenizer, spelling, strlen(spelling));
-    if (*id < 0) {
-        return err_set(err, DI_E_UNSUPPORTED, "tokenizer.json has no token %s, which --chat needs", spelling);
-    }
-    return DI_OK;
-}
-
-/* Ids that go before and after the text. */
-static di_status surroundings(const di_model *model, const cli_prompt_options *o, int32_t before[N_AROUND], size_t *n_before,
-                              int32_t after[N_AROUND], size_t *n_after, di_error *err)
-{
-    di_model_info info;
-    di_model_get_info(model, &info);
-    *n_before = 0;
-    *n_after = 0;
-    if (o->bos || o->chat) {
-        before[(*n_before)++] = info.bos_token_id;
-    }
-    if (!o->chat) {
-        return DI_OK;
-    }
-    const di_tokenizer *tokenizer = di_model_tokenizer(model);
-    di_status status = marker(tokenizer, "<｜User｜>", &before[(*n_before)++], err);
+    di_recipe *recipe = NULL;
+    di_request *request = NULL;
+    buf body;
+    buf_init(&body, SIZE_MAX);
+    buf_puts(&body, "{\"model\":\"DeepSeek-V4.1-Flash\",\"thinking\":{\"type\":\"disabled\"},"
+                    "\"messages\":[{\"role\":\"user\",\"content\":");
+    buf_json_string(&body, text, size);
+    buf_puts(&body, "}]}");
+    di_status status = body.failed ? err_memory(err, "prompt", body.size) : di_recipe_open(tokenizer, NULL, &recipe, err);
     if (status == DI_OK) {
-        status = marker(tokenizer, "<｜Assistant｜>", &after[(*n_after)++], err);
+        status = di_request_read(recipe, DI_CHAT, body.data, body.size, &request, err);
     }
     if (status == DI_OK) {
-        status = marker(tokenizer, "</think>", &after[(*n_after)++], err);
+        status = cli_request_ids(request, 0, &out->ids, &out->n, err);
     }
+    di_request_free(request);
+    di_recipe_close(recipe);
+    buf_fini(&body);
     return status;
 }
 
@@ -98,35 +89,34 @@ static di_status encode(const di_model *model, const cli_prompt_options *o, cons
 {
     const di_tokenizer *tokenizer = di_model_tokenizer(model);
     const unsigned flags = o->special ? DI_ENCODE_SPECIAL : 0;
-    int32_t before[N_AROUND];
-    int32_t after[N_AROUND];
-    size_t n_before;
-    size_t n_after;
+    const size_t n_before = o->bos ? 1 : 0;
+    size_t n;
     if (tokenizer == NULL) {
         return err_set(err, DI_E_ARGUMENT, "the model has no tokenizer.json: give the prompt as --prompt-ids");
     }
-    di_status status = surroundings(model, o, before, &n_before, after, &n_after, err);
+    if (o->chat) {
+        return encode_message(tokenizer, text, size, out, err);
+    }
+    di_status status = di_tokenizer_encode(tokenizer, text, size, flags, NULL, 0, &n, err);
     if (status != DI_OK) {
         return status;
     }
-    size_t n;
-    status = di_tokenizer_encode(tokenizer, text, size, flags, NULL, 0, &n, err);
-    if (status != DI_OK) {
-        return status;
-    }
-    int32_t *ids = ar_calloc(n + n_before + n_after, sizeof *ids);
+    int32_t *ids = ar_calloc(n + n_before, sizeof *ids);
     if (ids == NULL) {
         return err_memory(err, "prompt", n * sizeof *ids);
     }
-    memcpy(ids, before, n_before * sizeof *ids);
+    if (o->bos) {
+        di_model_info info;
+        di_model_get_info(model, &info);
+        ids[0] = info.bos_token_id;
+    }
     status = di_tokenizer_encode(tokenizer, text, size, flags, ids + n_before, n, &n, err);
     if (status != DI_OK) {
         free(ids);
         return status;
     }
-    memcpy(ids + n_before + n, after, n_after * sizeof *ids);
     out->ids = ids;
-    out->n = n_before + n + n_after;
+    out->n = n_before + n;
     return DI_OK;
 }
 

@@ -2,7 +2,7 @@
  *
  * Exactly one source: --prompt, --prompt-file, --prompt-ids, or standard input when it is no terminal. Text is encoded as it
  * stands: no BOS is put in front (--bos does), and role markers written in it are text (--special recognises them).
- * --chat makes one user turn without thinking of it, a stop-gap until conversations have a layer of their own. */
+ * --chat makes one user message of it, answered without thinking; conversations are what `deepinfer chat` is for. */
 #ifndef TOOLS_PROMPT_H
 #define TOOLS_PROMPT_H
 

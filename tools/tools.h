@@ -15,8 +15,11 @@ enum {
     CLI_INTERRUPTED = 130 /* 128 + SIGINT, as shells count */
 };
 
+int cmd_chat(int argc, char **argv);
 int cmd_generate(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
+int cmd_parse(int argc, char **argv);
+int cmd_render(int argc, char **argv);
 int cmd_tokenize(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
 

@@ -41,6 +41,7 @@ static void *add_block(arena *a, size_t need)
         size = need; /* the end of the budget */
     }
     if (size > room || size > SIZE_MAX - sizeof(arena_block)) {
+        a->over_budget = true;
         return NULL;
     }
     arena_block *block = malloc(sizeof(*block) + size);

@@ -14,6 +14,7 @@ typedef struct arena {
     size_t left;         /* bytes free at the end of the newest block */
     size_t held;         /* bytes of all blocks */
     size_t max;          /* budget */
+    bool over_budget;    /* an allocation has failed because of it, and not for the system's memory */
 } arena;
 
 void arena_init(arena *a, size_t max_bytes);

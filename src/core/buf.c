@@ -25,7 +25,7 @@ void buf_fini(buf *b)
 void buf_clear(buf *b)
 {
     b->size = 0;
-    b->failed = false;
+    b->failed = b->full = false;
     if (b->data != NULL) {
         b->data[0] = '\0';
     }
@@ -34,8 +34,10 @@ void buf_clear(buf *b)
 /* Room for `size` more bytes and a NUL; doubles, so that appends cost amortised constant time. */
 static bool reserve(buf *b, size_t size)
 {
-    if (b->failed || size > b->max - b->size) {
-        b->failed = true;
+    if (!b->failed && size > b->max - b->size) {
+        b->failed = b->full = true;
+    }
+    if (b->failed) {
         return false;
     }
     const size_t needed = b->size + size + 1;

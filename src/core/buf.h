@@ -11,11 +11,12 @@ typedef struct buf {
     size_t capacity;
     size_t max; /* bytes, NUL not counted */
     bool failed;
+    bool full; /* it failed because of max, not for the system's memory */
 } buf;
 
 void buf_init(buf *b, size_t max_bytes);
 void buf_fini(buf *b);
-void buf_clear(buf *b); /* keeps the memory, clears `failed` */
+void buf_clear(buf *b); /* keeps the memory, clears `failed` and `full` */
 bool buf_append(buf *b, const void *data, size_t size);
 bool buf_puts(buf *b, const char *text);
 bool buf_printf(buf *b, const char *format, ...) __attribute__((format(printf, 2, 3)));

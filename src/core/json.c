@@ -39,6 +39,7 @@ struct js_doc {
     js_value *values;
     uint32_t *orders;
     char *bytes; /* strings, keys and spellings */
+    size_t size; /* of the block */
 };
 
 typedef struct counts {
@@ -291,21 +292,30 @@ static di_status build(builder *b, di_error *err)
     }
 }
 
-/* One block: the document, its values, the orders of members, the bytes. */
-static js_doc *new_doc(const counts *c, size_t *bytes)
+/* Bytes of one block: the document, its values, the orders of members, the bytes; and of the working space beside it.
+ * Saturates, so that what does not fit can't be allocated. */
+static void need_bytes(const counts *c, size_t *block, size_t *working)
 {
     size_t values_bytes;
+    size_t stack_bytes;
     size_t size = sizeof(js_doc) + c->bytes + c->members * sizeof(uint32_t); /* both bounded by the text's size */
-    *bytes = SIZE_MAX;
-    if (!ar_mul(c->values, sizeof(js_value), &values_bytes) || !ar_add(size, values_bytes, &size)) {
-        return NULL;
+    *block = *working = SIZE_MAX;
+    if (ar_mul(c->values, sizeof(js_value), &values_bytes) && ar_add(size, values_bytes, &size)) {
+        *block = size;
     }
-    *bytes = size;
-    js_doc *const doc = malloc(size);
+    if (ar_mul(c->waiting, sizeof(js_value), &stack_bytes)) {
+        (void)ar_add(stack_bytes, c->max_children * sizeof(uint32_t), working);
+    }
+}
+
+static js_doc *new_doc(const counts *c, size_t size)
+{
+    js_doc *const doc = size < SIZE_MAX ? malloc(size) : NULL;
     if (doc == NULL) {
         return NULL;
     }
     doc->root = NULL;
+    doc->size = size;
     doc->values = (js_value *)(doc + 1);
     doc->orders = (uint32_t *)(doc->values + c->values);
     doc->bytes = (char *)(doc->orders + c->members);
@@ -322,11 +332,23 @@ di_status js_parse(const char *text, size_t size, const char *name, const js_lim
     counts c = {.values = 0};
     jsc_init(&b.scan, text, size, name, max_depth);
     di_status status = count(&b.scan, &c, err);
+    if (status == DI_E_LIMIT && limits != NULL && limits->deep_is_malformed) {
+        status = DI_E_FORMAT;
+        if (err != NULL) {
+            err->code = status;
+        }
+    }
     if (status != DI_OK) {
         return status;
     }
     size_t doc_bytes;
-    b.doc = new_doc(&c, &doc_bytes);
+    size_t working_bytes;
+    need_bytes(&c, &doc_bytes, &working_bytes);
+    if (limits != NULL && limits->max_bytes != 0 &&
+        (doc_bytes > limits->max_bytes || working_bytes > limits->max_bytes - doc_bytes)) {
+        return err_set(err, DI_E_LIMIT, "%s: %zu bytes of JSON need more than %zu bytes of memory", name, size, limits->max_bytes);
+    }
+    b.doc = new_doc(&c, doc_bytes);
     b.stack = ar_calloc(c.waiting, sizeof *b.stack);
     b.scratch = ar_calloc(c.max_children, sizeof *b.scratch);
     b.c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* the decimal point must not depend on the process */
@@ -354,6 +376,11 @@ out:
 void js_free(js_doc *doc)
 {
     free(doc);
+}
+
+size_t js_doc_bytes(const js_doc *doc)
+{
+    return doc->size;
 }
 
 const js_value *js_root(const js_doc *doc)

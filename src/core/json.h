@@ -16,11 +16,14 @@ typedef enum js_kind { JS_NULL, JS_BOOL, JS_INT, JS_NUMBER, JS_STRING, JS_ARRAY,
 typedef struct js_limits {
     int max_depth;             /* containers inside containers; 0 = 64, at most JSC_MAX_DEPTH */
     bool last_duplicate_wins; /* as common API servers do: the last value, at the first position; else an error */
+    bool deep_is_malformed;   /* nesting beyond max_depth is DI_E_FORMAT, as common API servers see it, not DI_E_LIMIT */
+    size_t max_bytes;         /* of memory, working space included: DI_E_LIMIT beyond it; 0 = no limit */
 } js_limits;
 
 /* `name` goes into messages ("config.json: line 3: duplicate key "a""). Errors: DI_E_FORMAT, DI_E_MEMORY, DI_E_LIMIT. */
 di_status js_parse(const char *text, size_t size, const char *name, const js_limits *limits, js_doc **out, di_error *err);
 void js_free(js_doc *doc);
+size_t js_doc_bytes(const js_doc *doc); /* memory that the document holds */
 const js_value *js_root(const js_doc *doc);
 
 /* Readers below never fail: a NULL value has kind JS_NULL, length 0. JS_INT is an integer that fits int64_t; every other

@@ -1,4 +1,5 @@
 """The example programs: what they print with the demo model, and that the README shows the first of them as it is."""
+import json
 import math
 import os
 import pathlib
@@ -60,11 +61,30 @@ def test_logits_are_those_of_the_command(tmp_path):
     assert float(lines[-1].removeprefix("perplexity ")) == pytest.approx(math.exp(-sum(wanted) / len(wanted)), rel=1e-2)
 
 
+def test_recipe_makes_ids_of_a_request_and_events_of_ids():
+    head, _, frames = run("recipe").partition("\n\n")
+    body = re.search(r"static const char body\[\] =\n(.*?);", (SOURCE / "examples" / "recipe.c").read_text(encoding="utf-8"), re.DOTALL)
+    request = "".join(json.loads(line) for line in re.findall(r'^ *("(?:[^"\\]|\\.)*")$', body[1], re.MULTILINE))
+    rendered = subprocess.run([BINARY, "render", "--api", "chat"], input=request.encode(), capture_output=True, check=True).stdout
+    n_bytes, n_control, n_ids = map(int, re.match(r"prompt: (\d+) bytes, (\d+) of its (\d+) ids are control tokens$", head).groups())
+    assert n_bytes in (len(rendered), len(rendered.rstrip(b"\n"))) and n_control == 18 and n_ids > n_control
+    *events, done = [line.removeprefix("data: ") for line in frames.split("\n\n") if line]
+    assert done == "[DONE]"
+    choices = [json.loads(event)["choices"][0] for event in events]
+    deltas = [choice["delta"] for choice in choices]
+    assert "".join(delta.get("reasoning_content") or "" for delta in deltas) == "I need the tool."
+    assert "".join(delta.get("content") or "" for delta in deltas) == "One moment."
+    calls = [call["function"] for delta in deltas for call in delta.get("tool_calls", [])]
+    assert calls[0]["name"] == "get_weather" and json.loads("".join(call["arguments"] for call in calls)) == {"place": "Cairo"}
+    assert choices[-1]["finish_reason"] == "tool_calls" and json.loads(events[-1])["usage"]["prompt_tokens"] == n_ids
+
+
 @pytest.mark.parametrize("words, message", [
     (["generate", "no/such/model"], "no/such/model"),
     (["tokenize"], "usage"),
     (["tokenize", "no/such/file", "x"], "no/such/file"),
     (["logits", "models/demo", ""], "0 tokens"),
+    (["recipe", "no/such/file"], "no/such/file"),
     (["logits", "no/such/model", "x"], "no/such/model"),
 ])
 def test_mistakes_give_one_line(words, message):

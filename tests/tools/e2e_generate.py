@@ -241,6 +241,7 @@ def test_model_without_tokenizer_reads_and_writes_ids():
 @pytest.mark.parametrize("options, message", [
     (["--prompt", "a", "--prompt-ids", "1"], "one of"),
     (["--prompt-ids", "1", "--chat"], "--chat"),
+    (["--prompt", "a", "--chat", "--special"], "--special"),
     (["--prompt", "a", "--logprobs", "2"], "--json"),
     (["--prompt", "a", "--temperature", "-1"], "--temperature"),
     (["--prompt", "a", "--top-p", "1.5"], "--top-p"),

@@ -35,7 +35,7 @@ ANY_PUBLIC = {"server", "router", "tools"}  # may include every public header
 BACKENDS = {"cpu", "cuda"}
 BACKEND_LIST = "src/ops/backend_list.c"  # the one file that may name a backend
 FOREIGN = ("json-c/", "json.h", "openssl/", "xxhash.h", "utf8proc.h", "microhttpd.h", "curl/", "yaml.h", "lmdb.h", "liburing.h",
-           "zstd.h", "jpeglib.h", "turbojpeg.h", "png.h", "webp/", "hwloc.h", "mpi.h", "nccl.h", "editline/")
+           "zstd.h", "jpeglib.h", "turbojpeg.h", "png.h", "webp/", "hwloc.h", "mpi.h", "nccl.h", "histedit.h")
 FOREIGN_FILES = 2  # at most so many files may wrap one foreign library
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')

@@ -1,0 +1,221 @@
+/* rec_request.c - one request from its body to its prompt (the way is in rec_int.h), and what callers read of it afterwards.
+ *
+ * Everything that can be refused is refused here, so that what follows di_request_read fails only for want of memory or of a
+ * tokenizer. Errors and their bodies: recipe.md 3.1. */
+#include "recipe/rec_int.h"
+
+#include "core/arith.h"
+#include "image/image.h"
+
+#define COMPLETION_PLAIN 8192
+#define COMPLETION_THINKING 65536
+#define COMPLETION_MAX_EFFORT 131072
+
+static void set_defaults(di_request *r, const di_recipe *recipe, di_protocol protocol)
+{
+    r->recipe = recipe;
+    r->protocol = protocol;
+    r->model = "";
+    r->inference = (di_inference){
+        .max_tokens = -1, .temperature = 1.0f, .top_p = 1.0f, .top_logprobs = -1, .n = 1, .constraint_text = "",
+    };
+    r->talk.pattern = REC_STR("");
+    arena_init(&r->memory, recipe->options.max_request_bytes);
+    buf_init(&r->prompt, 0);
+}
+
+static di_status read_body(di_request *r, di_error *err)
+{
+    if (js_kind_of(r->body) != JS_OBJECT) {
+        return err_set(err, DI_E_FORMAT, "invalid request body: expected an object, not %s", js_kind_name(js_kind_of(r->body)));
+    }
+    switch (r->protocol) {
+    case DI_CHAT:
+        return rec_read_chat(r, err);
+    case DI_RESPONSES:
+        return rec_read_responses(r, err);
+    case DI_MESSAGES:
+        return rec_read_messages(r, err);
+    }
+    return err_set(err, DI_E_ARGUMENT, "unknown protocol %d", (int)r->protocol);
+}
+
+di_status di_request_read(const di_recipe *recipe, di_protocol protocol, const char *json, size_t n, di_request **out, di_error *err)
+{
+    di_request *const r = ar_calloc(1, sizeof *r);
+    if (r == NULL) {
+        return err_memory(err, "request", sizeof *r);
+    }
+    set_defaults(r, recipe, protocol);
+    di_status status = rec_parse_json(r, json, n, "invalid JSON request", &r->body, err);
+    if (status == DI_OK) {
+        status = read_body(r, err);
+    }
+    if (status == DI_OK) {
+        status = rec_normalise(r, err);
+    }
+    if (status == DI_OK) {
+        status = rec_render(r, err);
+    }
+    if (status != DI_OK) {
+        di_request_free(r);
+        return status;
+    }
+    *out = r;
+    return DI_OK;
+}
+
+void di_request_free(di_request *request)
+{
+    if (request == NULL) {
+        return;
+    }
+    for (const rec_docs *node = request->docs; node != NULL; node = node->next) {
+        js_free(node->doc);
+    }
+    free(request->ranges);
+    free(request->markers);
+    buf_fini(&request->prompt);
+    arena_fini(&request->memory);
+    free(request);
+}
+
+di_protocol di_request_protocol(const di_request *request)
+{
+    return request->protocol;
+}
+
+di_prompt_version di_request_version(const di_request *request)
+{
+    return request->talk.version;
+}
+
+const char *di_request_model(const di_request *request)
+{
+    return request->model;
+}
+
+bool di_request_stream(const di_request *request)
+{
+    return request->stream;
+}
+
+bool di_request_thinking(const di_request *request)
+{
+    return request->talk.thinking;
+}
+
+const char *di_request_prompt(const di_request *request, size_t *n)
+{
+    if (n != NULL) {
+        *n = request->prompt.size;
+    }
+    return request->prompt.data;
+}
+
+const di_range *di_request_control_ranges(const di_request *request, size_t *n)
+{
+    *n = request->n_ranges;
+    return request->ranges;
+}
+
+const di_image_ref *di_request_images(const di_request *request, size_t *n)
+{
+    *n = request->n_images;
+    return request->images;
+}
+
+const di_inference *di_request_inference(const di_request *request)
+{
+    return &request->inference;
+}
+
+const di_output_options *di_request_output(const di_request *request)
+{
+    return &request->output;
+}
+
+int32_t di_image_tokens(int32_t width, int32_t height)
+{
+    img_plan plan;
+    return img_plan_size(width, height, &plan) ? plan.tokens : 0;
+}
+
+static int64_t usual_completion(const rec_conversation *talk)
+{
+    if (!talk->thinking) {
+        return COMPLETION_PLAIN;
+    }
+    return talk->effort == REC_EFFORT_MAX ? COMPLETION_MAX_EFFORT : COMPLETION_THINKING;
+}
+
+di_status di_request_max_tokens(const di_request *request, int64_t prompt_tokens, int64_t context, int64_t *out, di_error *err)
+{
+    const int64_t asked = request->inference.max_tokens;
+    const int64_t room = context > prompt_tokens ? context - prompt_tokens : 0;
+    if (prompt_tokens < 0 || context < 0) {
+        return err_set(err, DI_E_ARGUMENT, "a negative number of tokens");
+    }
+    if (asked > room || prompt_tokens > context) {
+        const int64_t completion = asked > 0 ? asked : 0;
+        return err_set(err, DI_E_ARGUMENT,
+                       "This model's maximum context length is %lld tokens. However, you requested %llu tokens (%lld in the "
+                       "messages, %lld in the completion). Please reduce the length of the messages or completion.",
+                       (long long)context, (unsigned long long)prompt_tokens + (unsigned long long)completion,
+                       (long long)prompt_tokens, (long long)completion);
+    }
+    const int64_t usual = asked >= 0 ? asked : usual_completion(&request->talk);
+    *out = usual < room ? usual : room > 0 ? room : 1;
+    return DI_OK;
+}
+
+int di_recipe_http_status(di_status status)
+{
+    switch (status) {
+    case DI_OK:
+        return 200;
+    case DI_E_FORMAT:
+    case DI_E_ARGUMENT:
+        return 400;
+    case DI_E_LIMIT:
+        return 413;
+    default:
+        return 500;
+    }
+}
+
+static const char *messages_error_type(int http_status)
+{
+    if (http_status == 413) {
+        return "request_too_large";
+    }
+    return http_status >= 500 ? "api_error" : "invalid_request_error";
+}
+
+size_t di_recipe_error_body(di_protocol protocol, int http_status, const char *message, char *out, size_t capacity)
+{
+    buf body;
+    buf_init(&body, SIZE_MAX);
+    if (protocol == DI_MESSAGES) {
+        buf_puts(&body, "{\"type\":\"error\",\"error\":{\"type\":\"");
+        buf_puts(&body, messages_error_type(http_status));
+        buf_puts(&body, "\",\"message\":");
+        buf_json_string(&body, message, strlen(message));
+        buf_puts(&body, "}}");
+    } else {
+        const char *const type = http_status >= 500 ? "internal_error" : "invalid_request_error";
+        buf_puts(&body, "{\"error\":{\"message\":");
+        buf_json_string(&body, message, strlen(message));
+        buf_printf(&body, ",\"type\":\"%s\",\"param\":null,\"code\":\"%s\"}}", type, type);
+    }
+    const size_t n = body.failed ? 0 : body.size;
+    if (capacity > 0) {
+        const size_t written = n < capacity ? n : capacity - 1;
+        if (written > 0) {
+            memcpy(out, body.data, written);
+        }
+        out[written] = '\0';
+    }
+    buf_fini(&body);
+    return n;
+}

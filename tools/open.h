@@ -1,0 +1,13 @@
+/* open.h - opening what the options name: a model, or only its tokenizer; the demo model when they name none. */
+#ifndef TOOLS_OPEN_H
+#define TOOLS_OPEN_H
+
+#include <deepinfer/model.h>
+
+/* `dir` NULL = the default place. Errors: those of di_model_default_path and di_model_open. */
+di_status cli_open_model(const char *dir, di_model **out, di_error *err);
+
+/* tokenizer.json of `file`, else of the folder `dir`, else of the default model. */
+di_status cli_open_tokenizer(const char *dir, const char *file, di_tokenizer **out, di_error *err);
+
+#endif
