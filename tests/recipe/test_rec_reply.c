@@ -387,6 +387,43 @@ static void a_completed_response_says_when(void **state)
     di_reply_free(reply);
 }
 
+static void a_response_repeats_what_was_asked(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *asked;
+        const char *repeated;
+    } cases[] = {
+        {"\"temperature\":0.7,\"top_p\":1", "\"temperature\":0.7,"},
+        {"\"temperature\":0.7,\"top_p\":1", "\"top_p\":1.0,"},
+        {"\"instructions\":\"Be \\\"brief\\\".\"", "\"instructions\":\"Be \\\"brief\\\".\",\"max_output_tokens\":null,"},
+        {"\"reasoning\":{\"effort\":\"low\",\"summary\":\"auto\"}", "\"reasoning\":{\"effort\":\"low\",\"summary\":\"auto\"},"},
+        {"\"text\":{\"format\":{\"type\":\"json_schema\",\"schema\":{\"type\":\"object\"},\"name\":\"n\"}}",
+         "\"text\":{\"format\":{\"type\":\"json_schema\",\"name\":\"n\",\"schema\":{\"type\":\"object\"},\"strict\":null},\"verbosity\":null}"},
+        {"\"reasoning\":{\"effort\":\"none\"},\"tools\":[{\"type\":\"function\",\"name\":\"f\"}],\"tool_choice\":{\"type\":\"function\",\"name\":\"f\"}",
+         "\"tool_choice\":{\"type\":\"function\",\"name\":\"f\"},\"tools\":[{\"type\":\"function\",\"name\":\"f\",\"description\":null,"
+         "\"parameters\":null,\"strict\":null}],"},
+        {"\"tools\":[{\"type\":\"web_search\",\"user_location\":null},{\"type\":\"custom\",\"name\":\"apply_patch\",\"description\":\"d\"}]",
+         "\"tools\":[{\"type\":\"web_search\",\"user_location\":null},{\"type\":\"custom\",\"name\":\"apply_patch\",\"description\":\"d\"}],"},
+        {"\"metadata\":{\"a\":\"b\"},\"user\":\"u\"", "\"user\":\"u\",\"metadata\":{}}"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char body[1024];
+        di_request *request;
+        di_reply *reply;
+        di_error err;
+        const int n = snprintf(body, sizeof body, "{\"model\":\"DeepSeek-V4.1-Flash\",\"input\":\"x\",%s}", cases[i].asked);
+        if (di_request_read(recipe, DI_RESPONSES, body, (size_t)n, &request, &err) != DI_OK) {
+            fail_msg("%s", err.message);
+        }
+        assert_int_equal(di_reply_new(recipe, request, &(di_reply_options){.id = "R"}, &reply, NULL), DI_OK);
+        finish(reply, 0, DI_FINISH_STOP);
+        expect_in_body(reply, cases[i].repeated);
+        di_reply_free(reply);
+        di_request_free(request);
+    }
+}
+
 static void log_probabilities_have_their_shortest_digits(void **state)
 {
     (void)state;
@@ -492,6 +529,7 @@ int main(void)
         cmocka_unit_test(events_left_behind_are_not_lost),
         cmocka_unit_test(names_of_the_caller_may_hold_anything),
         cmocka_unit_test(a_completed_response_says_when),
+        cmocka_unit_test(a_response_repeats_what_was_asked),
         cmocka_unit_test(log_probabilities_have_their_shortest_digits),
         cmocka_unit_test(custom_input_is_taken_out_of_its_arguments),
     };
