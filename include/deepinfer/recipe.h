@@ -262,7 +262,9 @@ DI_API void di_reply_free(di_reply *reply);
 /* The prompt has been taken in: before the first push. Without it prompt counts are 0. */
 DI_API di_status di_reply_ready(di_reply *reply, int64_t prompt_tokens, int64_t cached_tokens, di_error *err);
 
-/* As the functions of di_output; each queues its events. */
+/* As the functions of di_output; each queues its events. Text joins the event before it when that is of the same item and has not
+ * been taken yet, so that a caller who wants only the body need not take events. CUT inside a tool call ends the reply with an error
+ * event. On DI_E_MEMORY the queue is emptied and only di_reply_fail may follow. What comes for a failed reply is ignored. */
 DI_API di_status di_reply_push_text(di_reply *reply, int32_t choice, const char *text, size_t n, int64_t n_tokens, di_error *err);
 DI_API di_status di_reply_push_ids(di_reply *reply, int32_t choice, const int32_t *ids, size_t n, const di_token_logprobs *logprobs,
                                    di_error *err);
@@ -286,7 +288,8 @@ DI_API di_status di_reply_frames(di_reply *reply, const char **out, size_t *n, d
 /* The whole response as one JSON text; after every choice has finished (else DI_E_STATE). Borrowed until the next call. */
 DI_API di_status di_reply_body(di_reply *reply, const char **out, size_t *n, di_error *err);
 
-/* The stream ends with an error of the server: queues the protocol's error event instead of a finish (recipe.md 5.4). */
+/* The stream ends with an error of the server: queues the protocol's error event instead of a finish (recipe.md 5.4; Responses:
+ * response.failed). There is no body then. Errors: DI_E_STATE (it has ended), DI_E_MEMORY. */
 DI_API di_status di_reply_fail(di_reply *reply, int http_status, const char *message, di_error *err);
 
 #ifdef __cplusplus

@@ -1,313 +1,237 @@
-/* What a client puts together from the events of a reply is what the whole response says, and both are what the output parser gives:
- * for generated outputs full of markers, in every protocol, however the output is cut and whenever events are taken; with requests
- * too, whose answers have several choices, custom tools, namespaces and a tool search. Numbers and indices have no gaps. */
-#include "reply_gather.h"
+/* Random outputs, cut and taken at random, in each protocol: the stream is the same however it was cut and taken, and the texts of
+ * its deltas, joined, are those of the whole response. */
+#include "reply_support.h"
 
-#include "recipe/rec_reply_int.h"
+#include "recipe/rec_int.h"
 
-enum { MAX_TEXT = 500, ROUNDS = 3000 };
+enum { N_OUTPUTS = 3000, MAX_TEXT = 4096, MAX_TEXTS = 64 };
 
 static di_recipe *recipe;
 
-/* ---- generated outputs ---- */
-
-static const char *const fragments[] = {
-    "</think>", "\n\n</think>\n\n", "\n\n<｜DSML｜ calls>\n", "</｜DSML｜ calls>", "</｜DSML｜", "<｜DSML｜", "</think",
-    "<｜DSML｜ invoke name=\"f\">\n", "<｜DSML｜ invoke name=\"apply_patch\">\n", "<｜DSML｜ invoke name=\"maps::find\">\n",
-    "<｜DSML｜ invoke name=\"x::y\">\n", "<｜DSML｜ invoke name=\"tool_search\">\n", "</｜DSML｜ invoke>\n",
-    "<｜DSML｜ parameter name=\"input\" string=\"true\">", "<｜DSML｜ parameter name=\"k\" string=\"false\">",
-    "<｜DSML｜ parameter name=\"input\" string=\"true\">*** Begin\n+\"a\\b\"</｜DSML｜ parameter>\n",
-    "<｜DSML｜ parameter name=\"n\" string=\"false\">[1, 2.50, {\"a\": null}]</｜DSML｜ parameter>\n", "</｜DSML｜ parameter>\n",
-    "END", "EN", "{\"a\": 1}", "\"", "\\", "\\u00", "\n", "\t", "word ", "日本", "🦀", "\x01", "\xFF", "\xE6\x97",
+static const char *const parts[] = {
+    "word", " ", "\n", "\n\n", "é東🦀", "\"", "\\", "\x01", "<", "</", "</think>", "END", "EN", "｜DSML｜", "<｜DSML｜",
+    "\n\n<｜DSML｜ calls>\n", "<｜DSML｜ invoke name=\"f\">\n", "<｜DSML｜ invoke name=\"apply_patch\">\n",
+    "<｜DSML｜ invoke name=\"maps::g\">\n", "<｜DSML｜ invoke name=\"un\"known\">\n", "<｜DSML｜ parameter name=\"input\" string=\"true\">",
+    "<｜DSML｜ parameter name=\"a\" string=\"false\">", "[1, {\"b\": 2.50}]", "\\ud83d", "\\u00e9", "</｜DSML｜ parameter>\n",
+    "</｜DSML｜ invoke>\n", "</｜DSML｜ calls>",
 };
 
-static size_t generate(uint64_t *seed, char *text)
+/* Whole calls come often, so that several follow one another. */
+static const char *const calls[] = {
+    "\n\n<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"f\">\n<｜DSML｜ parameter name=\"a\" string=\"true\">x \"y\"\n</｜DSML｜ parameter>\n"
+    "</｜DSML｜ invoke>\n",
+    "\n\n<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"apply_patch\">\n<｜DSML｜ parameter name=\"input\" string=\"true\">*** \"p\"\n\\"
+    "</｜DSML｜ parameter>\n</｜DSML｜ invoke>\n<｜DSML｜ invoke name=\"maps::g\">\n</｜DSML｜ invoke>\n",
+};
+
+static const char *const bodies[3][2] = {
+    [DI_CHAT] =
+        {"{\"model\":\"DeepSeek-V4.1-Flash\",\"stop\":\"END\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"tools\":[{\"type\":"
+         "\"function\",\"function\":{\"name\":\"f\"}}]}",
+         "{\"model\":\"DeepSeek-V4.1-Flash\",\"thinking\":{\"type\":\"disabled\"},\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],"
+         "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]}"},
+    [DI_RESPONSES] =
+        {"{\"model\":\"DeepSeek-V4.1-Flash\",\"input\":\"x\",\"tools\":[{\"type\":\"function\",\"name\":\"f\"},{\"type\":\"custom\","
+         "\"name\":\"apply_patch\"},{\"type\":\"namespace\",\"name\":\"maps\",\"tools\":[{\"type\":\"function\",\"name\":\"g\"}]}]}",
+         "{\"model\":\"DeepSeek-V4.1-Flash\",\"input\":\"x\",\"reasoning\":{\"effort\":\"none\"},\"tools\":[{\"type\":\"custom\","
+         "\"name\":\"apply_patch\"}]}"},
+    [DI_MESSAGES] =
+        {"{\"model\":\"DeepSeek-V4.1-Flash\",\"stop_sequences\":[\"END\"],\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"tools\":["
+         "{\"name\":\"f\",\"input_schema\":{\"type\":\"object\"}}]}",
+         "{\"model\":\"DeepSeek-V4.1-Flash\",\"thinking\":{\"type\":\"disabled\"},\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],"
+         "\"tools\":[{\"name\":\"f\",\"input_schema\":{\"type\":\"object\"}}]}"},
+};
+
+typedef struct texts {
+    buf items[MAX_TEXTS];
+    size_t n;
+} texts;
+
+static void add_text(texts *t, const char *text, size_t size)
 {
-    const size_t limit = unit_random(seed) % (MAX_TEXT - 100);
+    if (size == 0) {
+        return;
+    }
+    assert_true(t->n < MAX_TEXTS);
+    buf_init(&t->items[t->n], SIZE_MAX);
+    buf_append(&t->items[t->n++], text, size);
+}
+
+static void texts_free(texts *t)
+{
+    for (size_t i = 0; i < t->n; i++) {
+        buf_fini(&t->items[i]);
+    }
+}
+
+static void add_string(texts *t, const js_value *value)
+{
+    size_t n;
+    const char *const text = js_string(value, &n);
+    add_text(t, text, n);
+}
+
+/* Compact, {} when it is no object; then it doesn't count, since it may have no text at all. */
+static void add_object(texts *t, const js_value *value)
+{
+    buf b;
+    buf_init(&b, SIZE_MAX);
+    if (js_length(value) != 0 && js_kind_of(value) == JS_OBJECT) {
+        rec_json_value(&b, value, REC_JSON_COMPACT);
+        add_text(t, b.data, b.size);
+    }
+    buf_fini(&b);
+}
+
+static void texts_of_stream(const reply_list *list, texts *out)
+{
+    const js_limits limits = {.max_depth = REC_MAX_DEPTH, .last_duplicate_wins = true};
+    for (size_t i = 0; i < list->n; i++) {
+        const reply_entry *const e = &list->entries[i];
+        js_doc *doc;
+        if (!e->is_delta) {
+            continue;
+        }
+        if (strstr(e->form.data, "\"partial_json\"") == NULL) {
+            add_text(out, e->text.data, e->text.size);
+        } else if (js_parse(e->text.data, e->text.size, "input", &limits, &doc, NULL) == DI_OK) {
+            add_object(out, js_root(doc));
+            js_free(doc);
+        }
+    }
+}
+
+static void texts_of_chat(const js_value *body, texts *out)
+{
+    const js_value *const message = js_get(js_at(js_get(body, "choices"), 0), "message");
+    const js_value *const list = js_get(message, "tool_calls");
+    add_string(out, js_get(message, "reasoning_content"));
+    add_string(out, js_get(message, "content"));
+    for (size_t i = 0; i < js_length(list); i++) {
+        add_string(out, js_get(js_get(js_at(list, i), "function"), "arguments"));
+    }
+}
+
+static void texts_of_items(const js_value *list, texts *out)
+{
+    static const char *const keys[] = {"text", "thinking", "arguments"};
+    for (size_t i = 0; i < js_length(list); i++) {
+        const js_value *const item = js_at(list, i);
+        const js_value *const input = js_get(item, "input");
+        add_string(out, js_get(js_at(js_get(item, "content"), 0), "text"));
+        for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
+            add_string(out, js_get(item, keys[k]));
+        }
+        if (js_kind_of(input) == JS_OBJECT) {
+            add_object(out, input);
+        } else {
+            add_string(out, input);
+        }
+    }
+}
+
+static void expect_texts(di_protocol protocol, const reply_list *list, di_reply *reply)
+{
+    const char *text;
+    size_t n;
+    js_doc *doc;
+    texts streamed = {.n = 0};
+    texts whole = {.n = 0};
+    assert_int_equal(di_reply_body(reply, &text, &n, NULL), DI_OK);
+    assert_int_equal(js_parse(text, n, "body", NULL, &doc, NULL), DI_OK);
+    const js_value *const body = js_root(doc);
+    if (protocol == DI_CHAT) {
+        texts_of_chat(body, &whole);
+    } else {
+        texts_of_items(js_get(body, protocol == DI_RESPONSES ? "output" : "content"), &whole);
+    }
+    texts_of_stream(list, &streamed);
+    for (size_t i = 0; i < whole.n && i < streamed.n; i++) {
+        const buf *const a = &streamed.items[i];
+        const buf *const b = &whole.items[i];
+        if (a->size != b->size || memcmp(a->data, b->data, a->size) != 0) {
+            fail_msg("the stream says %.*s, the body %.*s", (int)a->size, a->data, (int)b->size, b->data);
+        }
+    }
+    assert_int_equal(streamed.n, whole.n);
+    texts_free(&streamed);
+    texts_free(&whole);
+    js_free(doc);
+}
+
+static size_t make_output(uint64_t *seed, char *out)
+{
     size_t n = 0;
-    while (n < limit) {
-        const char *const part = fragments[unit_random(seed) % (sizeof fragments / sizeof *fragments)];
-        memcpy(text + n, part, strlen(part));
-        n += strlen(part);
+    const size_t n_parts = unit_random(seed) % 24;
+    for (size_t i = 0; i < n_parts; i++) {
+        const uint64_t dice = unit_random(seed);
+        const char *const part = dice % 8 == 0 ? calls[dice / 8 % (sizeof calls / sizeof calls[0])]
+                                               : parts[dice / 8 % (sizeof parts / sizeof parts[0])];
+        const size_t size = strlen(part);
+        if (n + size > MAX_TEXT) {
+            break;
+        }
+        memcpy(out + n, part, size);
+        n += size;
     }
     return n;
 }
 
-static di_output_options random_options(uint64_t *seed)
+/* largest == 0: all at once, taken at the end. */
+static void run(di_reply *reply, uint64_t *seed, const char *text, size_t n, size_t largest, di_finish reason, reply_list *out)
 {
-    static const char *const stops[] = {"END", "a日"};
-    const uint64_t r = unit_random(seed);
-    return (di_output_options){.tools = r % 4 != 0, .in_tools = r % 32 == 7, .json = (r >> 8) % 6 == 0,
-                               .stage = (di_output_stage)((r >> 16) % 4), .stops = stops, .n_stops = (r >> 32) % 3};
-}
-
-/* ---- what is expected ---- */
-
-static const char *chat_words(di_finish finish)
-{
-    return finish == DI_FINISH_STOP_STRING ? "stop" : out_finish_name(finish);
-}
-
-static const char *responses_words(di_finish finish)
-{
-    switch (finish) {
-    case DI_FINISH_LENGTH:
-        return "incompletemax_output_tokens";
-    case DI_FINISH_FILTER:
-        return "incompletecontent_filter";
-    case DI_FINISH_CUT:
-        return "failed";
-    default:
-        return "completed";
-    }
-}
-
-static const char *messages_words(di_finish finish)
-{
-    switch (finish) {
-    case DI_FINISH_LENGTH:
-        return "max_tokens";
-    case DI_FINISH_FILTER:
-        return "refusal";
-    case DI_FINISH_STOP_STRING:
-        return "stop_sequence";
-    case DI_FINISH_TOOL_CALLS:
-        return "tool_use";
-    case DI_FINISH_CUT:
-        return "failed";
-    default:
-        return "end_turn";
-    }
-}
-
-static void set_words(out_result *r, di_protocol protocol)
-{
-    buf words;
-    buf_init(&words, SIZE_MAX);
-    buf_puts(&words, protocol == DI_CHAT ? chat_words(r->finish) : protocol == DI_RESPONSES ? responses_words(r->finish)
-                                                                                            : messages_words(r->finish));
-    if (protocol == DI_MESSAGES) {
-        buf_append(&words, r->stop.data, r->stop.size); /* empty but for a stop string */
-    }
-    buf_fini(&r->stop);
-    r->stop = words;
-}
-
-static void make_object(buf *arguments)
-{
-    buf object;
-    buf_init(&object, SIZE_MAX);
-    rec_put_object(&object, arguments);
-    buf_fini(arguments);
-    *arguments = object;
-}
-
-static void make_input(buf *arguments)
-{
-    rec_custom_input c;
-    buf input;
-    rec_custom_init(&c);
-    buf_init(&input, SIZE_MAX);
-    assert_true(rec_custom_feed(&c, arguments->data, arguments->size, &input) && rec_custom_end(&c, &input));
-    rec_custom_fini(&c);
-    buf_fini(arguments);
-    *arguments = input;
-}
-
-static bool is_named(const buf *name, const char *text)
-{
-    return name->size == strlen(text) && memcmp(name->data, text, name->size) == 0;
-}
-
-/* Arguments as Responses shows them. */
-static void show_arguments(out_result *r)
-{
-    for (int i = 0; i < r->n_calls; i++) {
-        if (is_named(&r->names[i], "apply_patch")) {
-            make_input(&r->arguments[i]);
-        } else if (is_named(&r->names[i], "tool_search")) {
-            make_object(&r->arguments[i]);
+    for (size_t i = 0; i < n;) {
+        const size_t wanted = largest == 0 ? n : 1 + unit_random(seed) % largest;
+        const size_t size = wanted < n - i ? wanted : n - i;
+        assert_int_equal(di_reply_push_text(reply, 0, text + i, size, 0, NULL), DI_OK);
+        i += size;
+        di_event event;
+        const uint64_t dice = unit_random(seed) % 3;
+        if (largest != 0 && dice == 0) {
+            reply_drain(out, reply);
+        } else if (largest != 0 && dice == 1 && di_reply_next_event(reply, &event)) {
+            reply_add(out, event.name, event.data, event.size);
         }
     }
+    assert_int_equal(di_reply_finish(reply, 0, reason, NULL), DI_OK);
+    reply_drain(out, reply);
 }
 
-/* ---- one reply ---- */
-
-typedef struct job {
-    const di_request *request; /* NULL: options */
-    di_protocol protocol;
-    di_output_options options;
-    int32_t n;                 /* choices */
-    char text[GATHER_CHOICES][MAX_TEXT];
-    size_t size[GATHER_CHOICES];
-    di_finish reason[GATHER_CHOICES];
-} job;
-
-static void parse_alone(const job *j, int32_t choice, out_result *r)
+static void check(di_protocol protocol, uint64_t *seed)
 {
-    di_output *output = NULL;
-    assert_int_equal(di_output_new(recipe, &j->options, &output, NULL), DI_OK);
-    out_result_init(r);
-    assert_int_equal(di_output_push_text(output, j->text[choice], j->size[choice], 1, NULL), DI_OK);
-    out_take(output, r);
-    if (di_output_finished(output) == DI_FINISH_NONE) {
-        assert_int_equal(di_output_finish(output, j->reason[choice], NULL), DI_OK);
-        out_take(output, r);
-    }
-    di_output_free(output);
-}
-
-static void take_some(di_reply *reply, const job *j, gathered *g, uint64_t how)
-{
-    di_event event;
-    for (uint64_t i = 0; i < how && di_reply_next_event(reply, &event); i++) {
-        assert_int_equal(strlen(event.data), event.size);
-        gather_event(g, j->protocol, &event);
-    }
-}
-
-static void run(const job *j, di_reply *reply, gathered *g, uint64_t *seed)
-{
-    static const uint64_t amounts[] = {0, 1, 3, UINT64_MAX};
-    const uint64_t most = 1 + unit_random(seed) % 60;
-    const bool lazy = unit_random(seed) % 4 == 0;
-    size_t at[GATHER_CHOICES] = {0};
-    if (unit_random(seed) % 2 != 0) {
-        assert_int_equal(di_reply_ready(reply, 10, 3, NULL), DI_OK);
-    }
-    for (int32_t open = j->n; open > 0;) {
-        const int32_t c = (int32_t)(unit_random(seed) % (uint64_t)j->n);
-        const size_t left = j->size[c] - at[c];
-        const size_t size = 1 + unit_random(seed) % most < left ? 1 + unit_random(seed) % most : left;
-        if (di_reply_finished(reply, c) != DI_FINISH_NONE) {
-            open = di_reply_finished(reply, c) == DI_FINISH_CUT ? 0 : open;
-        } else if (left == 0) {
-            assert_int_equal(di_reply_finish(reply, c, j->reason[c], NULL), DI_OK);
-            open--;
-        } else {
-            const size_t fits = size < left ? size : left;
-            assert_int_equal(di_reply_push_text(reply, c, j->text[c] + at[c], fits, 1, NULL), DI_OK);
-            at[c] += fits;
-            open -= di_reply_finished(reply, c) != DI_FINISH_NONE ? 1 : 0;
+    static const di_finish reasons[] = {DI_FINISH_STOP, DI_FINISH_LENGTH, DI_FINISH_FILTER, DI_FINISH_CUT};
+    char text[MAX_TEXT];
+    const size_t n = make_output(seed, text);
+    const char *const json = bodies[protocol][unit_random(seed) % 2];
+    const di_finish reason = reasons[unit_random(seed) % 4];
+    const di_reply_options options = {.id = "R"};
+    di_request *request;
+    reply_list lists[3] = {{.n = 0}, {.n = 0}, {.n = 0}};
+    static const size_t largest[] = {0, 1, 40};
+    assert_int_equal(di_request_read(recipe, protocol, json, strlen(json), &request, NULL), DI_OK);
+    for (int i = 0; i < 3; i++) {
+        di_reply *reply;
+        assert_int_equal(di_reply_new(recipe, request, &options, &reply, NULL), DI_OK);
+        run(reply, seed, text, n, largest[i], reason, &lists[i]);
+        if (di_reply_finished(reply, 0) != DI_FINISH_CUT) {
+            expect_texts(protocol, &lists[i], reply);
         }
-        take_some(reply, j, g, lazy ? 0 : amounts[unit_random(seed) % 4]);
+        di_reply_free(reply);
     }
-    take_some(reply, j, g, UINT64_MAX);
+    reply_expect_same("one byte each", &lists[1], &lists[0]);
+    reply_expect_same("random cuts", &lists[2], &lists[0]);
+    for (int i = 0; i < 3; i++) {
+        reply_list_free(&lists[i]);
+    }
+    di_request_free(request);
 }
 
-static void expect_gathered(const job *j, const gathered *stream, const gathered *body)
-{
-    for (int32_t c = 0; c < j->n && !stream->failed; c++) {
-        out_result alone;
-        parse_alone(j, c, &alone);
-        set_words(&alone, j->protocol);
-        alone.finish = DI_FINISH_NONE; /* its words are compared */
-        if (j->protocol == DI_RESPONSES && j->request != NULL) {
-            show_arguments(&alone);
-        }
-        out_expect_same(&stream->of[c], &alone, "the stream and the output");
-        for (int i = 0; i < alone.n_calls && j->protocol == DI_MESSAGES; i++) {
-            make_object(&alone.arguments[i]);
-        }
-        out_expect_same(&body->of[c], &alone, "the body and the output");
-        out_result_fini(&alone);
-    }
-    if (!stream->failed && j->protocol == DI_RESPONSES) {
-        assert_string_equal(stream->final, body->final);
-    }
-}
-
-static bool some_cut(const job *j)
-{
-    bool cut = false;
-    for (int32_t c = 0; c < j->n; c++) {
-        out_result alone;
-        parse_alone(j, c, &alone);
-        cut = cut || alone.finish == DI_FINISH_CUT;
-        out_result_fini(&alone);
-    }
-    return cut;
-}
-
-static void check(const job *j, uint64_t *seed)
-{
-    const di_reply_options options = {
-        .id = "R", .model = "m", .protocol = j->protocol, .output = j->options, .no_usage = j->size[0] % 2 != 0};
-    di_reply *reply = NULL;
-    const char *text;
-    size_t n;
-    gathered stream;
-    gathered body;
-    gathered_init(&stream);
-    gathered_init(&body);
-    assert_int_equal(di_reply_new(recipe, j->request, &options, &reply, NULL), DI_OK);
-    run(j, reply, &stream, seed);
-    assert_int_equal(stream.failed, some_cut(j));
-    assert_int_equal(di_reply_body(reply, &text, &n, NULL), stream.failed ? DI_E_STATE : DI_OK);
-    if (!stream.failed) {
-        gather_body(&body, j->protocol, text, n);
-    }
-    expect_gathered(j, &stream, &body);
-    gathered_fini(&stream);
-    gathered_fini(&body);
-    di_reply_free(reply);
-}
-
-static void fill(job *j, uint64_t *seed)
-{
-    static const di_finish reasons[] = {DI_FINISH_STOP, DI_FINISH_STOP, DI_FINISH_LENGTH, DI_FINISH_FILTER, DI_FINISH_CUT};
-    for (int32_t c = 0; c < j->n; c++) {
-        j->size[c] = generate(seed, j->text[c]);
-        j->reason[c] = reasons[unit_random(seed) % 5];
-    }
-}
-
-static void replies_without_a_request(void **state)
+static void streams_and_bodies_say_the_same(void **state)
 {
     (void)state;
-    uint64_t seed = 7;
-    for (int round = 0; round < ROUNDS; round++) {
-        job j = {.protocol = (di_protocol)(round % 3), .options = random_options(&seed), .n = 1};
-        fill(&j, &seed);
-        check(&j, &seed);
-    }
-}
-
-static const struct {
-    di_protocol protocol;
-    int32_t n;
-    const char *body;
-} asked[] = {
-    {DI_CHAT, 3, "\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"n\":3,\"stop\":\"END\",\"tools\":[{\"type\":\"function\","
-                 "\"function\":{\"name\":\"f\"}}]"},
-    {DI_CHAT, 2, "\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"n\":2,\"thinking\":{\"type\":\"disabled\"},\"stream\":true,"
-                 "\"stream_options\":{\"include_usage\":true}"},
-    {DI_RESPONSES, 1, "\"input\":\"x\",\"tools\":[{\"type\":\"custom\",\"name\":\"apply_patch\"},{\"type\":\"tool_search\",\"execution\":"
-                      "\"client\"},{\"type\":\"namespace\",\"name\":\"maps\",\"tools\":[{\"type\":\"function\",\"name\":\"find\"}]}]"},
-    {DI_MESSAGES, 1, "\"max_tokens\":9,\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"stop_sequences\":[\"END\"],\"tools\":[{"
-                     "\"name\":\"f\",\"input_schema\":{\"type\":\"object\"}}]"},
-};
-
-static void replies_to_requests(void **state)
-{
-    (void)state;
-    uint64_t seed = 8;
-    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
-        buf body;
-        di_error err;
-        di_request *request = NULL;
-        buf_init(&body, SIZE_MAX);
-        buf_printf(&body, "{\"model\":\"DeepSeek-V4.1-Flash\",%s}", asked[i].body);
-        if (di_request_read(recipe, asked[i].protocol, body.data, body.size, &request, &err) != DI_OK) {
-            fail_msg("%s", err.message);
-        }
-        for (int round = 0; round < ROUNDS / 3; round++) {
-            job j = {.request = request, .protocol = asked[i].protocol, .options = *di_request_output(request), .n = asked[i].n};
-            fill(&j, &seed);
-            check(&j, &seed);
-        }
-        di_request_free(request);
-        buf_fini(&body);
+    uint64_t seed = 20261202;
+    for (int i = 0; i < N_OUTPUTS; i++) {
+        check((di_protocol)(i % 3), &seed);
     }
 }
 
@@ -328,8 +252,7 @@ static int close_all(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(replies_without_a_request),
-        cmocka_unit_test(replies_to_requests),
+        cmocka_unit_test(streams_and_bodies_say_the_same),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

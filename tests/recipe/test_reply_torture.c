@@ -1,171 +1,132 @@
-/* Fails each allocation of a reply in turn (support/torture.h): a clean DI_E_MEMORY, no leak, no crash, no half event, and a reply
- * that ran out of memory takes nothing more. When memory comes back it can still say to the client that it failed.
+/* Fails each allocation of a reply in turn (support/torture.h): a clean DI_E_MEMORY, no leak, no crash; a reply that ran out of
+ * memory takes nothing more, yet may still end with an error event.
  * ctest: wrap=malloc,calloc,realloc,strdup,aligned_alloc,free */
 #include "support/torture.h"
 
-#include "reply_support.h"
-
-enum { N_IDS = 60, END_THINK = 3069 }; /* of the demo model */
-
-static const char text[] = "\nthinking\n\n</think>\n\nanswer\n\n<｜DSML｜ calls>\n"
-                           "<｜DSML｜ invoke name=\"apply_patch\">\n"
-                           "<｜DSML｜ parameter name=\"input\" string=\"true\">some \"text\" that is\nescaped"
-                           "</｜DSML｜ parameter>\n</｜DSML｜ invoke>\n"
-                           "<｜DSML｜ invoke name=\"maps::find\">\n"
-                           "<｜DSML｜ parameter name=\"key\" string=\"true\">value</｜DSML｜ parameter>\n"
-                           "</｜DSML｜ invoke>\n</｜DSML｜ calls>";
+#include "out_support.h"
 
 static di_tokenizer *tokenizer;
 static di_recipe *recipe;
+static di_request *requests[3];
 
-typedef struct attempt {
-    di_request *request;
-    bool ids;
-    bool drained;
-    int *n_failed; /* replies that said afterwards that they failed */
-} attempt;
+static const char text[] = "\nthinking\n\n</think>\n\nanswer\n\n<｜DSML｜ calls>\n"
+                           "<｜DSML｜ invoke name=\"a_long_name_of_a_function\">\n"
+                           "<｜DSML｜ parameter name=\"key\" string=\"true\">some \"text\" that is\nescaped</｜DSML｜ parameter>\n"
+                           "</｜DSML｜ invoke>\n<｜DSML｜ invoke name=\"apply_patch\">\n"
+                           "<｜DSML｜ parameter name=\"input\" string=\"false\">\"\\u00e9\\ud83d\\ude00\"</｜DSML｜ parameter>\n"
+                           "</｜DSML｜ invoke>\n<｜DSML｜ invoke name=\"tool_search\">\n</｜DSML｜ invoke>\n"
+                           "<｜DSML｜ invoke name=\"f\">\n</｜DSML｜ invoke>\n</｜DSML｜ calls>";
 
-/* Every byte of every event is looked at, so that the address sanitizer sees what it borrows. */
-static void drain(di_reply *reply)
+static const char *const bodies[3] = {
+    [DI_CHAT] = "{\"model\":\"DeepSeek-V4.1-Flash\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"logprobs\":true,"
+                "\"top_logprobs\":2,\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]}",
+    [DI_RESPONSES] = "{\"model\":\"DeepSeek-V4.1-Flash\",\"input\":\"x\",\"tools\":[{\"type\":\"function\",\"name\":\"f\"},"
+                     "{\"type\":\"custom\",\"name\":\"apply_patch\"},{\"type\":\"tool_search\",\"execution\":\"client\"}]}",
+    [DI_MESSAGES] = "{\"model\":\"DeepSeek-V4.1-Flash\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"tools\":["
+                    "{\"name\":\"f\",\"input_schema\":{\"type\":\"object\"}}]}",
+};
+
+/* Looks at every byte, so that the address sanitizer sees what is borrowed. */
+static size_t drain(di_reply *reply)
 {
-    di_event e;
-    while (di_reply_next_event(reply, &e)) {
-        assert_int_equal(strlen(e.data), e.size);
-        assert_true(e.data[0] == '{' ? e.data[e.size - 1] == '}' : strcmp(e.data, "[DONE]") == 0);
+    di_event event;
+    size_t sum = 0;
+    while (di_reply_next_event(reply, &event)) {
+        sum += strlen(event.data);
+    }
+    return sum;
+}
+
+static void expect_broken(di_reply *reply)
+{
+    di_error later;
+    const char *out;
+    size_t n;
+    assert_int_equal(di_reply_push_text(reply, 0, "a", 1, 1, &later), DI_E_STATE);
+    assert_non_null(strstr(later.message, "out of memory"));
+    assert_int_equal(drain(reply), 0);
+    if (di_reply_fail(reply, 500, "no memory", NULL) == DI_OK) {
+        assert_int_equal(di_reply_frames(reply, &out, &n, NULL), DI_OK);
+        assert_non_null(strstr(out, "no memory"));
     }
 }
 
-static di_status push_ids(di_reply *reply, const attempt *a, di_error *err)
+static di_status end(di_reply *reply, di_status status, di_error *err)
 {
-    di_status status = DI_OK;
-    for (int32_t i = 0; i < N_IDS && status == DI_OK; i++) {
-        const int32_t id = i == 20 ? END_THINK : 40 + i;
-        const di_token_logprob top[] = {{.id = id, .logprob = -0.5f}, {.id = 77, .logprob = -3.25f}};
-        const di_token_logprobs logprobs = {.id = id, .logprob = -0.5f, .n_top = 2, .top = top};
-        status = di_reply_push_ids(reply, 0, &id, 1, &logprobs, err);
-        if (a->drained && status == DI_OK) {
-            drain(reply);
-        }
+    const char *out;
+    size_t n;
+    bool body = false;
+    if (status == DI_OK) {
+        status = di_reply_finish(reply, 0, DI_FINISH_STOP, err);
+        (void)drain(reply);
+        body = status == DI_OK;
     }
+    if (body) {
+        status = di_reply_body(reply, &out, &n, err);
+    } else if (reply != NULL) {
+        expect_broken(reply);
+    }
+    di_reply_free(reply);
     return status;
 }
 
-static di_status push_text(di_reply *reply, const attempt *a, di_error *err)
+static di_status reply_by_text(const void *arg, di_error *err)
 {
-    di_status status = DI_OK;
+    const di_request *const request = *(di_request *const *)arg;
+    di_reply *reply = NULL;
+    di_status status = di_reply_new(recipe, request, &(di_reply_options){.id = "R", .fingerprint = "fp"}, &reply, err);
+    if (status == DI_OK) {
+        status = di_reply_ready(reply, 3, 1, err);
+    }
     for (size_t i = 0; i < sizeof text - 1 && status == DI_OK; i += 7) {
         const size_t left = sizeof text - 1 - i;
         status = di_reply_push_text(reply, 0, text + i, left < 7 ? left : 7, 1, err);
-        if (a->drained && status == DI_OK) {
-            drain(reply);
+        if (i % 2 == 0) {
+            (void)drain(reply);
         }
     }
-    return status;
+    return end(reply, status, err);
 }
 
-static di_status take_body(di_reply *reply, di_error *err)
+static di_status reply_at_once(const void *arg, di_error *err)
 {
-    const char *body = NULL;
-    size_t n = 0;
-    const di_status status = di_reply_body(reply, &body, &n, err);
-    if (status == DI_OK) {
-        assert_int_equal(strlen(body), n);
-    }
-    return status;
-}
-
-/* A reply whose memory ended: nothing is left in the queue, nothing more is taken, and an error can be said once there is memory. */
-static void after_the_end(di_reply *reply, const attempt *a)
-{
-    di_error later;
-    di_event e;
-    torture.on = false;
-    if (di_reply_push_text(reply, 0, "a", 1, 1, &later) == DI_E_STATE && di_reply_finished(reply, 0) == DI_FINISH_NONE) {
-        assert_false(di_reply_next_event(reply, &e));
-        assert_int_equal(di_reply_fail(reply, 500, "out of memory", &later), DI_OK);
-        ++*a->n_failed;
-        assert_true(di_reply_next_event(reply, &e));
-        while (di_reply_next_event(reply, &e)) {
-            assert_int_equal(strlen(e.data), e.size);
-        }
-    }
-}
-
-static di_status answer(const void *arg, di_error *err)
-{
-    const attempt *const a = arg;
-    const di_reply_options options = {.id = "R", .fingerprint = "fp", .model = "m"};
+    const di_request *const request = *(di_request *const *)arg;
     di_reply *reply = NULL;
-    di_status status = di_reply_new(recipe, a->request, &options, &reply, err);
+    di_status status = di_reply_new(recipe, request, &(di_reply_options){.id = "R"}, &reply, err);
     if (status == DI_OK) {
-        status = di_reply_ready(reply, 4, 1, err);
+        status = di_reply_push_text(reply, 0, text, sizeof text - 1, 1, err);
     }
-    if (status == DI_OK) {
-        status = a->ids ? push_ids(reply, a, err) : push_text(reply, a, err);
-    }
-    if (status == DI_OK) {
-        status = di_reply_finish(reply, 0, DI_FINISH_LENGTH, err);
-    }
-    if (status == DI_OK) {
-        drain(reply);
-        status = take_body(reply, err);
-    }
-    di_reply_free(reply);
-    return status;
+    return end(reply, status, err);
 }
 
-/* The same up to the end of memory, which then comes back. Blocks that are allocated afterwards are not counted, so the leak
- * sanitizer watches this one. */
-static di_status fail_later(const void *arg, di_error *err)
+static di_status reply_by_ids(const void *arg, di_error *err)
 {
-    const attempt *const a = arg;
-    const di_reply_options options = {.id = "R", .fingerprint = "fp", .model = "m"};
+    const di_request *const request = *(di_request *const *)arg;
     di_reply *reply = NULL;
-    di_status status = di_reply_new(recipe, a->request, &options, &reply, err);
-    if (status == DI_OK) {
-        status = push_text(reply, a, err);
-        if (status != DI_OK) {
-            after_the_end(reply, a);
-        }
+    di_status status = di_reply_new(recipe, request, &(di_reply_options){.id = "R"}, &reply, err);
+    for (int32_t i = 0; i < 60 && status == DI_OK; i++) {
+        const int32_t id = i == 30 ? 3069 : 40 + i; /* </think> of the demo model */
+        const di_token_logprob top[] = {{.id = id, .logprob = -0.5f}, {.id = 41, .logprob = -0.25f}};
+        const di_token_logprobs logprobs = {.id = id, .logprob = -0.5f, .n_top = 2, .top = top};
+        status = di_reply_push_ids(reply, 0, &id, 1, &logprobs, err);
     }
-    torture.on = false;
-    di_reply_free(reply);
-    n_live = 0;
-    return status;
+    return end(reply, status, err);
 }
-
-static const char *const bodies[] = {
-    "{\"model\":\"DeepSeek-V4.1-Flash\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"logprobs\":true,\"top_logprobs\":2,"
-    "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"apply_patch\"}}]}",
-    "{\"model\":\"DeepSeek-V4.1-Flash\",\"input\":\"x\",\"top_logprobs\":2,\"include\":[\"message.output_text.logprobs\"],"
-    "\"tools\":[{\"type\":\"custom\",\"name\":\"apply_patch\"},{\"type\":\"namespace\",\"name\":\"maps\",\"tools\":["
-    "{\"type\":\"function\",\"name\":\"find\"}]}]}",
-    "{\"model\":\"DeepSeek-V4.1-Flash\",\"max_tokens\":9,\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],"
-    "\"tools\":[{\"name\":\"apply_patch\",\"input_schema\":{\"type\":\"object\"}}]}",
-};
 
 static void each_protocol(void **state)
 {
     (void)state;
-    static const di_protocol protocols[] = {DI_CHAT, DI_RESPONSES, DI_MESSAGES};
-    for (size_t p = 0; p < 3; p++) {
-        di_error err = {.message = ""};
-        attempt a = {.request = NULL};
-        if (di_request_read(recipe, protocols[p], bodies[p], strlen(bodies[p]), &a.request, &err) != DI_OK) {
-            fail_msg("%s", err.message);
-        }
-        for (int way = 0; way < 4; way++) {
-            a.ids = (way & 1) != 0;
-            a.drained = (way & 2) != 0;
-            torture_all(a.ids ? "ids" : "text", answer, &a, 1000);
-        }
-        int n_failed = 0;
-        a.drained = true;
-        a.n_failed = &n_failed;
-        torture_all("failing later", fail_later, &a, 1000);
-        assert_true(n_failed > 10);
-        di_request_free(a.request);
+    static const char *const names[] = {"chat", "responses", "messages"};
+    for (int p = DI_CHAT; p <= DI_MESSAGES; p++) {
+        torture_all(names[p], reply_by_text, &requests[p], 1000);
+        torture_all(names[p], reply_at_once, &requests[p], 1000);
     }
+}
+
+static void log_probabilities(void **state)
+{
+    (void)state;
+    torture_all("ids", reply_by_ids, &requests[DI_CHAT], 1000);
 }
 
 static int open_all(void **state)
@@ -173,12 +134,21 @@ static int open_all(void **state)
     (void)state;
     tokenizer = out_demo();
     recipe = out_recipe(tokenizer);
+    for (int p = DI_CHAT; p <= DI_MESSAGES; p++) {
+        di_error err;
+        if (di_request_read(recipe, (di_protocol)p, bodies[p], strlen(bodies[p]), &requests[p], &err) != DI_OK) {
+            fail_msg("%s", err.message);
+        }
+    }
     return 0;
 }
 
 static int close_all(void **state)
 {
     (void)state;
+    for (int p = DI_CHAT; p <= DI_MESSAGES; p++) {
+        di_request_free(requests[p]);
+    }
     di_recipe_close(recipe);
     di_tokenizer_close(tokenizer);
     return 0;
@@ -186,6 +156,9 @@ static int close_all(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_protocol)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_protocol),
+        cmocka_unit_test(log_probabilities),
+    };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

@@ -79,6 +79,14 @@ def test_input_that_breaks_off_inside_a_call_is_cut():
     assert pieces("--tools", lines=[CALL[:-60], {"finish": "length"}])[-1]["reason"] == "length"
 
 
+@pytest.mark.parametrize("api", ["chat", "responses", "messages"])
+def test_a_cut_answer_is_an_error_of_the_api(api):
+    shown = parse("--stream", "--tools", lines=[CALL[:-60]], api=api)
+    assert "error" in shown.split("\n\n")[-2] and "[DONE]" not in shown
+    refused = parse("--body", "--tools", lines=[CALL[:-60]], api=api, code=1)
+    assert refused.stdout == b"" and "failed" in refused.stderr.decode()
+
+
 def test_stop_strings_end_the_answer():
     rows = pieces("--stop", "END", lines=["some E", "N", "D of it", " all", STOP])
     assert joined(rows, "text") == "some " and rows[-1]["reason"] == "stop_string" and rows[-1]["stop"] == "END"
