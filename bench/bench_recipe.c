@@ -27,7 +27,7 @@ typedef struct bench {
 
 static void report(const char *name, const char *metric, double value, const char *unit)
 {
-    printf("{\"bench\":\"recipe\",\"case\":\"%s\",\"metric\":\"%s\",\"value\":%.4g,\"unit\":\"%s\",\"baseline\":null,\"ratio\":null}\n",
+    printf("{\"bench\":\"recipe\",\"case\":\"%s\",\"metric\":\"%s\",\"value\":%.9g,\"unit\":\"%s\",\"baseline\":null,\"ratio\":null}\n",
            name, metric, value, unit);
     fflush(stdout);
 }

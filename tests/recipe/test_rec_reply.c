@@ -3,7 +3,9 @@
 
 #include "recipe/rec_custom_input.h"
 
-#define HEAD "{\"id\":\"R\",\"object\":\"chat.completion.chunk\",\"created\":5,\"model\":\"m\",\"system_fingerprint\":null,\"choices\":[{\"index\":"
+#define HEAD \
+    "{\"id\":\"R\",\"object\":\"chat.completion.chunk\"," \
+    "\"created\":5,\"model\":\"m\",\"system_fingerprint\":null,\"choices\":[{\"index\":"
 #define MID ",\"logprobs\":null,\"finish_reason\":"
 #define CALL_BEGIN "\n\n<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"f\">\n<｜DSML｜ parameter name=\"a\" string=\"true\">"
 #define CALL_END "</｜DSML｜ parameter>\n</｜DSML｜ invoke>\n</｜DSML｜ calls>"
@@ -117,8 +119,10 @@ static void choices_end_in_any_order_and_the_last_one_shows_the_usage(void **sta
                                    "\"total_tokens\":10,\"prompt_tokens_details\":{\"cached_tokens\":2},"
                                    "\"prompt_cache_hit_tokens\":2,\"prompt_cache_miss_tokens\":5}}");
     expect_event(reply, NULL, "[DONE]");
-    expect_in_body(reply, "\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"zero!\"}" MID "\"stop\"},{\"index\":1,");
-    expect_in_body(reply, "{\"index\":2,\"message\":{\"role\":\"assistant\",\"content\":\"two\"}" MID "\"stop\"}],\"usage\":{\"prompt_tokens\":7");
+    expect_in_body(reply, "\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\","
+                          "\"content\":\"zero!\"}" MID "\"stop\"},{\"index\":1,");
+    expect_in_body(reply, "{\"index\":2,\"message\":{\"role\":\"assistant\","
+                          "\"content\":\"two\"}" MID "\"stop\"}],\"usage\":{\"prompt_tokens\":7");
     di_usage usage;
     di_reply_usage(reply, &usage);
     assert_int_equal(usage.completion_tokens, 3);
@@ -170,7 +174,8 @@ static void a_failure_takes_the_place_of_the_finish(void **state)
         const char *name;
         const char *data;
     } cases[] = {
-        {DI_CHAT, NULL, "{\"error\":{\"message\":\"no \\\"power\\\"\",\"type\":\"internal_error\",\"param\":null,\"code\":\"internal_error\"}}"},
+        {DI_CHAT, NULL, "{\"error\":{\"message\":\"no \\\"power\\\"\",\"type\":\"internal_error\","
+                        "\"param\":null,\"code\":\"internal_error\"}}"},
         {DI_MESSAGES, "error", "{\"type\":\"error\",\"error\":{\"type\":\"api_error\",\"message\":\"no \\\"power\\\"\"}}"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -399,12 +404,16 @@ static void a_response_repeats_what_was_asked(void **state)
         {"\"instructions\":\"Be \\\"brief\\\".\"", "\"instructions\":\"Be \\\"brief\\\".\",\"max_output_tokens\":null,"},
         {"\"reasoning\":{\"effort\":\"low\",\"summary\":\"auto\"}", "\"reasoning\":{\"effort\":\"low\",\"summary\":\"auto\"},"},
         {"\"text\":{\"format\":{\"type\":\"json_schema\",\"schema\":{\"type\":\"object\"},\"name\":\"n\"}}",
-         "\"text\":{\"format\":{\"type\":\"json_schema\",\"name\":\"n\",\"schema\":{\"type\":\"object\"},\"strict\":null},\"verbosity\":null}"},
-        {"\"reasoning\":{\"effort\":\"none\"},\"tools\":[{\"type\":\"function\",\"name\":\"f\"}],\"tool_choice\":{\"type\":\"function\",\"name\":\"f\"}",
+         "\"text\":{\"format\":{\"type\":\"json_schema\",\"name\":\"n\",\"schema\":{\"type\":\"object\"},"
+         "\"strict\":null},\"verbosity\":null}"},
+        {"\"reasoning\":{\"effort\":\"none\"},\"tools\":[{\"type\":\"function\",\"name\":\"f\"}],"
+         "\"tool_choice\":{\"type\":\"function\",\"name\":\"f\"}",
          "\"tool_choice\":{\"type\":\"function\",\"name\":\"f\"},\"tools\":[{\"type\":\"function\",\"name\":\"f\",\"description\":null,"
          "\"parameters\":null,\"strict\":null}],"},
-        {"\"tools\":[{\"type\":\"web_search\",\"user_location\":null},{\"type\":\"custom\",\"name\":\"apply_patch\",\"description\":\"d\"}]",
-         "\"tools\":[{\"type\":\"web_search\",\"user_location\":null},{\"type\":\"custom\",\"name\":\"apply_patch\",\"description\":\"d\"}],"},
+        {"\"tools\":[{\"type\":\"web_search\",\"user_location\":null},{\"type\":\"custom\","
+         "\"name\":\"apply_patch\",\"description\":\"d\"}]",
+         "\"tools\":[{\"type\":\"web_search\",\"user_location\":null},{\"type\":\"custom\","
+         "\"name\":\"apply_patch\",\"description\":\"d\"}],"},
         {"\"metadata\":{\"a\":\"b\"},\"user\":\"u\"", "\"user\":\"u\",\"metadata\":{}}"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
