@@ -84,11 +84,11 @@ static void threads_change_nothing(void **state)
 {
     (void)state;
     static const size_t small[] = {100, 0, 3000};
-    static const size_t mixed[] = {100, 700000, 0, 1500000, 3000000, 20};
-    static const size_t one[] = {2500000};
+    static const size_t mixed[] = {100, 300000, 0, 1100000, 1400000, 20};
+    static const size_t one[] = {1500000};
     expect_threads_agree(read_long(3, small, 3));
-    expect_threads_agree(read_long(3000, small, 3));
-    expect_threads_agree(read_long(12, mixed, 6));
+    expect_threads_agree(read_long(1500, small, 3));
+    expect_threads_agree(read_long(6, mixed, 6));
     expect_threads_agree(read_long(1, one, 1));
 }
 

@@ -197,6 +197,29 @@ static void a_failure_takes_the_place_of_the_finish(void **state)
     }
 }
 
+static void a_failure_may_come_before_everything_else(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"response.created", "response.in_progress", "response.failed"};
+    di_event event;
+    for (int status = 503; status <= 529; status += 529 - 503) {
+        di_reply *const reply = reply_with(DI_MESSAGES, &(di_output_options){.tools = false});
+        assert_int_equal(di_reply_fail(reply, status, "full", NULL), DI_OK);
+        expect_event(reply, "error", "{\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"full\"}}");
+        expect_no_event(reply);
+        di_reply_free(reply);
+    }
+    di_reply *const reply = reply_with(DI_RESPONSES, &(di_output_options){.tools = false});
+    assert_int_equal(di_reply_fail(reply, 503, "full", NULL), DI_OK);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        assert_true(di_reply_next_event(reply, &event));
+        assert_string_equal(event.name, names[i]);
+    }
+    expect_no_event(reply);
+    assert_int_equal(di_reply_ready(reply, 1, 0, NULL), DI_E_STATE);
+    di_reply_free(reply);
+}
+
 static void a_failed_response_shows_what_came(void **state)
 {
     (void)state;
@@ -530,6 +553,7 @@ int main(void)
         cmocka_unit_test(choices_end_in_any_order_and_the_last_one_shows_the_usage),
         cmocka_unit_test(choices_have_call_ids_of_their_own),
         cmocka_unit_test(a_failure_takes_the_place_of_the_finish),
+        cmocka_unit_test(a_failure_may_come_before_everything_else),
         cmocka_unit_test(a_failed_response_shows_what_came),
         cmocka_unit_test(a_generation_cut_inside_a_call_is_an_error),
         cmocka_unit_test(a_failure_of_a_choice_ends_all),
