@@ -48,6 +48,7 @@ static void the_budget_holds(void **state)
         assert_true(got <= budget);
         assert_true(got + 1024 > budget / 2); /* most of a budget can be used */
         assert_null(arena_alloc(&a, 1, budget + 1));
+        assert_true(a.over_budget);
         arena_fini(&a);
     }
 }

@@ -162,6 +162,42 @@ static void depth_is_limited(void **state)
     js_free(doc);
 }
 
+static void deep_nesting_may_be_a_fault_of_the_text(void **state)
+{
+    (void)state;
+    const js_limits limits = {.max_depth = 2, .deep_is_malformed = true};
+    js_doc *doc = NULL;
+    di_error err;
+    unit_expect_error(js_parse("[[[]]]", 6, "deep", &limits, &doc, &err), DI_E_FORMAT, &err, "deep", NULL);
+    assert_int_equal(err.code, DI_E_FORMAT);
+    assert_null(doc);
+    assert_int_equal(js_parse("[[]]", 4, "deep", &limits, &doc, &err), DI_OK);
+    js_free(doc);
+}
+
+/* The limit is about what parsing needs, working space included; what the document holds afterwards is less. */
+static void memory_is_limited(void **state)
+{
+    (void)state;
+    static const char text[] = "[1,2,{\"key\":[\"string\",null]},3]";
+    size_t needed = 0;
+    for (size_t max = 1; needed == 0; max++) {
+        const js_limits limits = {.max_bytes = max};
+        js_doc *doc = NULL;
+        di_error err;
+        const di_status status = js_parse(text, sizeof text - 1, "small", &limits, &doc, &err);
+        if (status == DI_OK) {
+            needed = max;
+            assert_in_range(js_doc_bytes(doc), sizeof text, needed);
+            js_free(doc);
+        } else {
+            unit_expect_error(status, DI_E_LIMIT, &err, "small", "bytes of memory", NULL);
+            assert_null(doc);
+        }
+    }
+    assert_in_range(needed, 200, 2000);
+}
+
 static void the_last_duplicate_may_win(void **state)
 {
     (void)state;
@@ -190,6 +226,7 @@ int main(void)
         cmocka_unit_test(members_keep_their_order),           cmocka_unit_test(integers_are_exact_to_their_limits),
         cmocka_unit_test(numbers_do_not_depend_on_the_locale), cmocka_unit_test(faults_are_refused),
         cmocka_unit_test(depth_is_limited),                   cmocka_unit_test(the_last_duplicate_may_win),
+        cmocka_unit_test(deep_nesting_may_be_a_fault_of_the_text), cmocka_unit_test(memory_is_limited),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
