@@ -40,7 +40,7 @@ static void *add_block(arena *a, size_t need)
     if (size > room && need <= room) {
         size = need; /* the end of the budget */
     }
-    if (size > room || size > SIZE_MAX - sizeof(arena_block)) {
+    if (size > room || size > PTRDIFF_MAX - sizeof(arena_block)) { /* nothing is larger, and sanitizers end a program that asks */
         a->over_budget = true;
         return NULL;
     }
