@@ -220,7 +220,70 @@ char *out_data(const char *name, size_t *size)
     return text;
 }
 
+/* ---- fixture ---- */
+
+out_fixture fixture;
+
+static int set_up(di_tokenizer *tokenizer)
+{
+    fixture = (out_fixture){.tokenizer = tokenizer, .recipe = out_recipe(tokenizer)};
+    return 0;
+}
+
+int out_set_up_text(void **state)
+{
+    (void)state;
+    return set_up(NULL);
+}
+
+int out_set_up_demo(void **state)
+{
+    (void)state;
+    return set_up(out_demo());
+}
+
+int out_set_up_real(void **state)
+{
+    (void)state;
+    return set_up(out_tokenizer());
+}
+
+int out_tear_down(void **state)
+{
+    (void)state;
+    di_recipe_close(fixture.recipe);
+    di_tokenizer_close(fixture.tokenizer);
+    return 0;
+}
+
 /* ---- vector lines ---- */
+
+bool out_lines_open(out_lines *lines, const char *name)
+{
+    *lines = (out_lines){.name = name};
+    lines->text = out_data(name, &lines->size);
+    lines->at = lines->text;
+    return lines->text != NULL;
+}
+
+const js_value *out_lines_next(out_lines *lines)
+{
+    const char *const stop = lines->text + lines->size;
+    js_free(lines->doc);
+    lines->doc = NULL;
+    if (lines->at >= stop) {
+        free(lines->text);
+        return NULL;
+    }
+    const char *end = memchr(lines->at, '\n', (size_t)(stop - lines->at));
+    end = end != NULL ? end : stop;
+    di_error err;
+    if (js_parse(lines->at, (size_t)(end - lines->at), lines->name, NULL, &lines->doc, &err) != DI_OK) {
+        fail_msg("%s", err.message);
+    }
+    lines->at = end + 1;
+    return js_root(lines->doc);
+}
 
 di_output_options out_options(const js_value *options, const char **stops, size_t *sizes)
 {
@@ -262,7 +325,7 @@ di_status out_push(di_output *output, const js_value *chunk)
 bool out_needs_tokenizer(const js_value *chunks)
 {
     for (size_t i = 0; i < js_length(chunks); i++) {
-        if (js_kind_of(js_at(chunks, i)) == JS_ARRAY) {
+        if (js_kind_of(js_at(chunks, i)) != JS_STRING) {
             return true;
         }
     }

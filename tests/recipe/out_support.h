@@ -57,6 +57,31 @@ di_recipe *out_recipe(const di_tokenizer *tokenizer); /* tokenizer may be NULL *
 /* recipe/NAME of DI_TEST_DATA, else of tests/data; malloc'ed, NULL when it is not there. */
 char *out_data(const char *name, size_t *size);
 
+/* The tokenizer and the recipe that a test program works with; set up and taken down by cmocka_run_group_tests. */
+typedef struct out_fixture {
+    di_tokenizer *tokenizer;
+    di_recipe *recipe;
+} out_fixture;
+
+extern out_fixture fixture;
+
+int out_set_up_text(void **state); /* no tokenizer */
+int out_set_up_demo(void **state);
+int out_set_up_real(void **state); /* out_tokenizer, which may be NULL */
+int out_tear_down(void **state);
+
+/* Lines of a file of vectors, one JSON value each. */
+typedef struct out_lines {
+    const char *name;
+    char *text;
+    size_t size;
+    const char *at;
+    js_doc *doc; /* of the line being looked at */
+} out_lines;
+
+bool out_lines_open(out_lines *lines, const char *name);  /* false when the file is not there */
+const js_value *out_lines_next(out_lines *lines);         /* NULL behind the last one, and everything is freed */
+
 /* Parser options of a vector line. `stops` has room for 16. */
 di_output_options out_options(const js_value *options, const char **stops, size_t *sizes);
 

@@ -8,8 +8,6 @@
 
 enum { MAX_TEXT = 600, ROUNDS = 4000, MAX_IDS = 4 * MAX_TEXT };
 
-static di_tokenizer *tokenizer;
-static di_recipe *recipe;
 static int32_t end_think_id;
 static int32_t dsml_id;
 
@@ -39,7 +37,7 @@ static size_t next_cut(cutting how, const char *text, size_t n, size_t at, uint6
 static di_output *open_output(const di_output_options *options)
 {
     di_output *output = NULL;
-    assert_int_equal(di_output_new(recipe, options, &output, NULL), DI_OK);
+    assert_int_equal(di_output_new(fixture.recipe, options, &output, NULL), DI_OK);
     return output;
 }
 
@@ -147,7 +145,7 @@ static void generated_text_in_any_cutting(void **state)
 static size_t encode(const char *text, size_t n, int32_t *ids)
 {
     size_t n_ids;
-    assert_int_equal(di_tokenizer_encode(tokenizer, text, n, 0, ids, MAX_IDS, &n_ids, NULL), DI_OK);
+    assert_int_equal(di_tokenizer_encode(fixture.tokenizer, text, n, 0, ids, MAX_IDS, &n_ids, NULL), DI_OK);
     assert_true(n_ids <= MAX_IDS);
     return n_ids;
 }
@@ -242,7 +240,7 @@ static void random_ids_in_any_grouping(void **state)
 {
     (void)state;
     uint64_t seed = 3;
-    const int32_t n_vocabulary = di_tokenizer_vocab_size(tokenizer);
+    const int32_t n_vocabulary = di_tokenizer_vocab_size(fixture.tokenizer);
     for (int round = 0; round < ROUNDS; round++) {
         int32_t ids[100];
         for (int i = 0; i < 100; i++) {
@@ -354,48 +352,29 @@ static void check_vector(const js_value *root, uint64_t *seed)
 static void vector_texts_in_any_cutting(void **state)
 {
     (void)state;
-    size_t size;
     size_t n_texts = 0;
     uint64_t seed = 5;
-    char *const text = out_data("outputs.jsonl", &size);
-    if (text == NULL) {
+    out_lines lines;
+    if (!out_lines_open(&lines, "outputs.jsonl")) {
         print_message("outputs.jsonl is not there\n");
         skip();
-        return; /* never reached, but gcc can't know */
     }
-    for (const char *at = text; at < text + size;) {
-        const char *end = memchr(at, '\n', (size_t)(text + size - at));
-        end = end != NULL ? end : text + size;
-        js_doc *doc;
-        assert_int_equal(js_parse(at, (size_t)(end - at), "outputs.jsonl", NULL, &doc, NULL), DI_OK);
-        const js_value *const chunks = js_get(js_root(doc), "chunks");
+    for (const js_value *root; (root = out_lines_next(&lines)) != NULL;) {
+        const js_value *const chunks = js_get(root, "chunks");
         if (js_length(chunks) == 1 && js_kind_of(js_at(chunks, 0)) == JS_STRING) {
-            check_vector(js_root(doc), &seed);
+            check_vector(root, &seed);
             n_texts++;
         }
-        js_free(doc);
-        at = end + 1;
     }
-    free(text);
     print_message("%zu texts\n", n_texts);
     assert_true(n_texts > 0);
 }
 
 static int open_all(void **state)
 {
-    (void)state;
-    tokenizer = out_demo();
-    recipe = out_recipe(tokenizer);
-    end_think_id = di_tokenizer_find(tokenizer, "</think>", strlen("</think>"));
-    dsml_id = di_tokenizer_find(tokenizer, "｜DSML｜", strlen("｜DSML｜"));
-    return 0;
-}
-
-static int close_all(void **state)
-{
-    (void)state;
-    di_recipe_close(recipe);
-    di_tokenizer_close(tokenizer);
+    (void)out_set_up_demo(state);
+    end_think_id = di_tokenizer_find(fixture.tokenizer, "</think>", strlen("</think>"));
+    dsml_id = di_tokenizer_find(fixture.tokenizer, "｜DSML｜", strlen("｜DSML｜"));
     return 0;
 }
 
@@ -408,5 +387,5 @@ int main(void)
         cmocka_unit_test(nothing_else_is_held_back),
         cmocka_unit_test(vector_texts_in_any_cutting),
     };
-    return cmocka_run_group_tests(tests, open_all, close_all);
+    return cmocka_run_group_tests(tests, open_all, out_tear_down);
 }

@@ -10,9 +10,6 @@
 
 enum { ROUNDS = 1500, MAX_IDS = 16384, MAX_CALLS = 4 };
 
-static di_tokenizer *tokenizer;
-static di_recipe *recipe;
-
 static const char *const fragments[] = {
     "</think>", "<think>", "<｜DSML｜", "</｜DSML｜", "｜DSML｜", "<｜DSML｜ calls>", "</｜DSML｜ calls>",
     "<｜DSML｜ invoke name=", "<｜User｜>", "<｜end▁of▁sentence｜>", "<｜Assistant｜>", "</｜DSML｜ parameter>",
@@ -148,7 +145,7 @@ static void write_body(uint64_t *seed, bool v4, bool with_reasoning, const out_r
 
 static int32_t added(const char *spelling)
 {
-    const int32_t id = di_tokenizer_find(tokenizer, spelling, strlen(spelling));
+    const int32_t id = di_tokenizer_find(fixture.tokenizer, spelling, strlen(spelling));
     assert_true(id >= 0);
     return id;
 }
@@ -168,7 +165,7 @@ static size_t rendered_turn(const buf *body, bool with_reasoning, int32_t *ids, 
     di_request *request = NULL;
     di_error err;
     size_t n;
-    if (di_request_read(recipe, DI_CHAT, body->data, body->size, &request, &err) != DI_OK) {
+    if (di_request_read(fixture.recipe, DI_CHAT, body->data, body->size, &request, &err) != DI_OK) {
         fail_msg("%s in %s", err.message, body->data);
     }
     assert_int_equal(di_request_encode(request, 1, ids, MAX_IDS, &n, NULL), DI_OK);
@@ -201,7 +198,7 @@ static void a_rendered_message_is_parsed_back(void **state)
         di_output *output = NULL;
         out_result parsed;
         out_result_init(&parsed);
-        assert_int_equal(di_output_new(recipe, &options, &output, NULL), DI_OK);
+        assert_int_equal(di_output_new(fixture.recipe, &options, &output, NULL), DI_OK);
         for (size_t i = 0; i < n;) {
             const size_t group = 1 + unit_random(&seed) % 5;
             const size_t size = group < n - i ? group : n - i;
@@ -220,26 +217,10 @@ static void a_rendered_message_is_parsed_back(void **state)
     buf_fini(&body);
 }
 
-static int open_all(void **state)
-{
-    (void)state;
-    tokenizer = out_demo();
-    recipe = out_recipe(tokenizer);
-    return 0;
-}
-
-static int close_all(void **state)
-{
-    (void)state;
-    di_recipe_close(recipe);
-    di_tokenizer_close(tokenizer);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rendered_message_is_parsed_back),
     };
-    return cmocka_run_group_tests(tests, open_all, close_all);
+    return cmocka_run_group_tests(tests, out_set_up_demo, out_tear_down);
 }

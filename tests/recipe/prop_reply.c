@@ -6,8 +6,6 @@
 
 enum { N_OUTPUTS = 3000, MAX_TEXT = 4096, MAX_TEXTS = 64 };
 
-static di_recipe *recipe;
-
 static const char *const parts[] = {
     "word", " ", "\n", "\n\n", "é東🦀", "\"", "\\", "\x01", "<", "</", "</think>", "END", "EN", "｜DSML｜", "<｜DSML｜",
     "\n\n<｜DSML｜ calls>\n", "<｜DSML｜ invoke name=\"f\">\n", "<｜DSML｜ invoke name=\"apply_patch\">\n",
@@ -208,10 +206,10 @@ static void check(di_protocol protocol, uint64_t *seed)
     di_request *request;
     reply_list lists[3] = {{.n = 0}, {.n = 0}, {.n = 0}};
     static const size_t largest[] = {0, 1, 40};
-    assert_int_equal(di_request_read(recipe, protocol, json, strlen(json), &request, NULL), DI_OK);
+    assert_int_equal(di_request_read(fixture.recipe, protocol, json, strlen(json), &request, NULL), DI_OK);
     for (int i = 0; i < 3; i++) {
         di_reply *reply;
-        assert_int_equal(di_reply_new(recipe, request, &options, &reply, NULL), DI_OK);
+        assert_int_equal(di_reply_new(fixture.recipe, request, &options, &reply, NULL), DI_OK);
         run(reply, seed, text, n, largest[i], reason, &lists[i]);
         if (di_reply_finished(reply, 0) != DI_FINISH_CUT) {
             expect_texts(protocol, &lists[i], reply);
@@ -235,24 +233,10 @@ static void streams_and_bodies_say_the_same(void **state)
     }
 }
 
-static int open_all(void **state)
-{
-    (void)state;
-    recipe = out_recipe(NULL);
-    return 0;
-}
-
-static int close_all(void **state)
-{
-    (void)state;
-    di_recipe_close(recipe);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(streams_and_bodies_say_the_same),
     };
-    return cmocka_run_group_tests(tests, open_all, close_all);
+    return cmocka_run_group_tests(tests, out_set_up_text, out_tear_down);
 }

@@ -7,8 +7,6 @@
 
 enum { MAX_TEXT = 500, ROUNDS = 3000 };
 
-static di_recipe *recipe;
-
 /* ---- generated outputs ---- */
 
 static const char *const fragments[] = {
@@ -146,7 +144,7 @@ typedef struct job {
 static void parse_alone(const job *j, int32_t choice, out_result *r)
 {
     di_output *output = NULL;
-    assert_int_equal(di_output_new(recipe, &j->options, &output, NULL), DI_OK);
+    assert_int_equal(di_output_new(fixture.recipe, &j->options, &output, NULL), DI_OK);
     out_result_init(r);
     assert_int_equal(di_output_push_text(output, j->text[choice], j->size[choice], 1, NULL), DI_OK);
     out_take(output, r);
@@ -240,7 +238,7 @@ static void check(const job *j, uint64_t *seed)
     gathered body;
     gathered_init(&stream);
     gathered_init(&body);
-    assert_int_equal(di_reply_new(recipe, j->request, &options, &reply, NULL), DI_OK);
+    assert_int_equal(di_reply_new(fixture.recipe, j->request, &options, &reply, NULL), DI_OK);
     run(j, reply, &stream, seed);
     assert_int_equal(stream.failed, some_cut(j));
     assert_int_equal(di_reply_body(reply, &text, &n, NULL), stream.failed ? DI_E_STATE : DI_OK);
@@ -298,7 +296,7 @@ static void replies_to_requests(void **state)
         di_request *request = NULL;
         buf_init(&body, SIZE_MAX);
         buf_printf(&body, "{\"model\":\"DeepSeek-V4.1-Flash\",%s}", asked[i].body);
-        if (di_request_read(recipe, asked[i].protocol, body.data, body.size, &request, &err) != DI_OK) {
+        if (di_request_read(fixture.recipe, asked[i].protocol, body.data, body.size, &request, &err) != DI_OK) {
             fail_msg("%s", err.message);
         }
         for (int round = 0; round < ROUNDS / 3; round++) {
@@ -311,25 +309,11 @@ static void replies_to_requests(void **state)
     }
 }
 
-static int open_all(void **state)
-{
-    (void)state;
-    recipe = out_recipe(NULL);
-    return 0;
-}
-
-static int close_all(void **state)
-{
-    (void)state;
-    di_recipe_close(recipe);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(replies_without_a_request),
         cmocka_unit_test(replies_to_requests),
     };
-    return cmocka_run_group_tests(tests, open_all, close_all);
+    return cmocka_run_group_tests(tests, out_set_up_text, out_tear_down);
 }

@@ -7,9 +7,6 @@
 
 enum { N_IDS = 200, END_THINK = 3069, DSML = 3070 }; /* of the demo model */
 
-static di_tokenizer *tokenizer;
-static di_recipe *recipe;
-
 static const char *const stops[] = {"END", "a longer stop string"};
 static const di_output_options options = {
     .tools = true, .stage = DI_STAGE_REASONING_START, .stops = stops, .n_stops = 2};
@@ -39,7 +36,7 @@ static di_status parse_text(const void *arg, di_error *err)
                                "</｜DSML｜ parameter>\n"
                                "</｜DSML｜ invoke>\n</｜DSML｜ calls>";
     di_output *output = NULL;
-    di_status status = di_output_new(recipe, &options, &output, err);
+    di_status status = di_output_new(fixture.recipe, &options, &output, err);
     for (size_t i = 0; i < sizeof text - 1 && status == DI_OK; i += 7) {
         const size_t left = sizeof text - 1 - i;
         status = di_output_push_text(output, text + i, left < 7 ? left : 7, 1, err);
@@ -70,7 +67,7 @@ static di_status parse_ids(const void *arg, di_error *err)
         logprobs[i] = (di_token_logprobs){.id = ids[i], .n_top = 1, .top = &top[i]};
     }
     di_output *output = NULL;
-    di_status status = di_output_new(recipe, &options, &output, err);
+    di_status status = di_output_new(fixture.recipe, &options, &output, err);
     for (int i = 0; i < N_IDS && status == DI_OK; i += N_IDS / 2) {
         status = di_output_push_ids(output, ids + i, N_IDS / 2, logprobs + i, err);
         (void)drain(output);
@@ -94,27 +91,11 @@ static void ids_with_logprobs(void **state)
     torture_all("ids", parse_ids, NULL, 1000);
 }
 
-static int open_all(void **state)
-{
-    (void)state;
-    tokenizer = out_demo();
-    recipe = out_recipe(tokenizer);
-    return 0;
-}
-
-static int close_all(void **state)
-{
-    (void)state;
-    di_recipe_close(recipe);
-    di_tokenizer_close(tokenizer);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text),
         cmocka_unit_test(ids_with_logprobs),
     };
-    return cmocka_run_group_tests(tests, open_all, close_all);
+    return cmocka_run_group_tests(tests, out_set_up_demo, out_tear_down);
 }

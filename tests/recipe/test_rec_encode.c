@@ -4,9 +4,6 @@
 
 #include "recipe/rec_int.h"
 
-static di_tokenizer *tokenizer;
-static di_recipe *recipe;
-
 static di_request *read_body(const di_recipe *with, const buf *body)
 {
     di_request *request = NULL;
@@ -33,7 +30,7 @@ static di_request *read_long(size_t n_messages, const size_t *sizes, size_t n_si
         buf_puts(&body, "\"}");
     }
     buf_puts(&body, "]}");
-    di_request *const request = read_body(recipe, &body);
+    di_request *const request = read_body(fixture.recipe, &body);
     buf_fini(&body);
     return request;
 }
@@ -105,7 +102,7 @@ static void a_recipe_without_a_tokenizer_has_no_ids(void **state)
     unit_expect_error(di_request_encode(request, 1, NULL, 0, &n, &err), DI_E_STATE, &err, "tokenizer", NULL);
     di_request_free(request);
     di_recipe_close(bare);
-    di_request *const other = read_body(recipe, &body);
+    di_request *const other = read_body(fixture.recipe, &body);
     unit_expect_error(di_request_encode(other, -1, NULL, 0, &n, &err), DI_E_ARGUMENT, &err, "-1 threads", NULL);
     unit_expect_error(di_request_encode(other, 65, NULL, 0, &n, &err), DI_E_ARGUMENT, &err, "65 threads", NULL);
     di_request_free(other);
@@ -122,13 +119,13 @@ static void a_missing_image_token_is_named(void **state)
     buf_init(&body, SIZE_MAX);
     buf_puts(&body, "{\"model\":\"DeepSeek-V4.1-Flash\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\","
                     "\"image_url\":{\"url\":\"https://example.com/a.png\"}}]}]}");
-    di_request *const request = read_body(recipe, &body);
+    di_request *const request = read_body(fixture.recipe, &body);
     unit_expect_error(di_request_encode(request, 1, NULL, 0, &n, &err), DI_E_UNSUPPORTED, &err, "<｜image｜>", NULL);
     di_request_free(request);
     buf_clear(&body);
     buf_puts(&body, "{\"model\":\"DeepSeek-V4.1-Flash\",\"messages\":[{\"role\":\"assistant\",\"content\":\"<｜box｜>\"}],"
                     "\"thinking\":{\"type\":\"disabled\"}}");
-    di_request *const grounded = read_body(recipe, &body);
+    di_request *const grounded = read_body(fixture.recipe, &body);
     (void)di_request_control_ranges(grounded, &n);
     assert_int_equal(n, 6); /* of the template alone */
     int32_t *const ids = encode(grounded, 1, &n);
@@ -200,7 +197,7 @@ static void max_tokens_fit_the_context(void **state)
         di_error err;
         buf_init(&body, SIZE_MAX);
         buf_printf(&body, "{\"model\":\"DeepSeek-V4.1-Flash\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],%s}", cases[i].fields);
-        di_request *const request = read_body(recipe, &body);
+        di_request *const request = read_body(fixture.recipe, &body);
         const di_status status = di_request_max_tokens(request, cases[i].prompt, cases[i].context, &got, &err);
         assert_int_equal(status, cases[i].expected < 0 ? DI_E_ARGUMENT : DI_OK);
         assert_int_equal(got, cases[i].expected);
@@ -214,22 +211,6 @@ static void max_tokens_fit_the_context(void **state)
     }
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    tokenizer = out_demo();
-    recipe = out_recipe(tokenizer);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    di_recipe_close(recipe);
-    di_tokenizer_close(tokenizer);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -240,5 +221,5 @@ int main(void)
         cmocka_unit_test(errors_have_a_status_and_a_body),
         cmocka_unit_test(max_tokens_fit_the_context),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, out_set_up_demo, out_tear_down);
 }

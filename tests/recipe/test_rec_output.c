@@ -5,9 +5,6 @@
 
 enum { END_THINK = 3069, DSML = 3070 }; /* of the demo model */
 
-static di_tokenizer *tokenizer;
-static di_recipe *recipe;
-
 static const di_output_options plain = {.tools = false};
 static const di_output_options tools = {.tools = true};
 static const di_output_options thinking = {.stage = DI_STAGE_REASONING_START};
@@ -18,7 +15,7 @@ static di_output *open_output(const di_output_options *options)
 {
     di_output *output = NULL;
     di_error err;
-    if (di_output_new(recipe, options, &output, &err) != DI_OK) {
+    if (di_output_new(fixture.recipe, options, &output, &err) != DI_OK) {
         fail_msg("%s", err.message);
     }
     return output;
@@ -219,7 +216,7 @@ static void push_spelled(di_output *output, const char *text, out_result *r)
             ids[0] = text[1] == 'D' ? DSML : END_THINK;
             mark = text + 3;
         } else {
-            assert_int_equal(di_tokenizer_encode(tokenizer, text, (size_t)(mark - text), 0, ids, 256, &n, NULL), DI_OK);
+            assert_int_equal(di_tokenizer_encode(fixture.tokenizer, text, (size_t)(mark - text), 0, ids, 256, &n, NULL), DI_OK);
             assert_true(n <= 256);
         }
         assert_int_equal(di_output_push_ids(output, ids, n, NULL, NULL), DI_OK);
@@ -272,7 +269,7 @@ static size_t byte_ids(const char *text, int32_t *ids)
 {
     size_t n = 0;
     for (; text[n] != '\0'; n++) {
-        ids[n] = di_tokenizer_find(tokenizer, text + n, 1);
+        ids[n] = di_tokenizer_find(fixture.tokenizer, text + n, 1);
         assert_true(ids[n] >= 0);
     }
     return n;
@@ -412,12 +409,12 @@ static void wrong_calls_are_refused(void **state)
         stops[i] = "x";
     }
     di_output_options options = {.stops = stops, .n_stops = 17};
-    unit_expect_error(di_output_new(recipe, &options, &output, &err), DI_E_ARGUMENT, &err, "17 stop strings", NULL);
+    unit_expect_error(di_output_new(fixture.recipe, &options, &output, &err), DI_E_ARGUMENT, &err, "17 stop strings", NULL);
     options.n_stops = 2;
     stops[1] = "";
-    unit_expect_error(di_output_new(recipe, &options, &output, &err), DI_E_ARGUMENT, &err, "1 is empty", NULL);
+    unit_expect_error(di_output_new(fixture.recipe, &options, &output, &err), DI_E_ARGUMENT, &err, "1 is empty", NULL);
     stops[1] = "\x80";
-    unit_expect_error(di_output_new(recipe, &options, &output, &err), DI_E_ARGUMENT, &err, "1 is not UTF-8", NULL);
+    unit_expect_error(di_output_new(fixture.recipe, &options, &output, &err), DI_E_ARGUMENT, &err, "1 is not UTF-8", NULL);
     assert_null(output);
 
     const int32_t id = 5;
@@ -479,22 +476,6 @@ static void long_runs_are_linear(void **state)
     free(text);
 }
 
-static int open_all(void **state)
-{
-    (void)state;
-    tokenizer = out_demo();
-    recipe = out_recipe(tokenizer);
-    return 0;
-}
-
-static int close_all(void **state)
-{
-    (void)state;
-    di_recipe_close(recipe);
-    di_tokenizer_close(tokenizer);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -516,5 +497,5 @@ int main(void)
         cmocka_unit_test(wrong_calls_are_refused),
         cmocka_unit_test(long_runs_are_linear),
     };
-    return cmocka_run_group_tests(tests, open_all, close_all);
+    return cmocka_run_group_tests(tests, out_set_up_demo, out_tear_down);
 }

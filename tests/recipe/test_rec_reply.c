@@ -10,15 +10,13 @@
 #define CALL_BEGIN "\n\n<｜DSML｜ calls>\n<｜DSML｜ invoke name=\"f\">\n<｜DSML｜ parameter name=\"a\" string=\"true\">"
 #define CALL_END "</｜DSML｜ parameter>\n</｜DSML｜ invoke>\n</｜DSML｜ calls>"
 
-static di_recipe *recipe;
-
 static di_reply *reply_with(di_protocol protocol, const di_output_options *output)
 {
     const di_reply_options options = {.id = "R", .created = 5, .model = "m", .protocol = protocol, .output = *output,
                                       .no_usage = true};
     di_reply *reply;
     di_error err;
-    if (di_reply_new(recipe, NULL, &options, &reply, &err) != DI_OK) {
+    if (di_reply_new(fixture.recipe, NULL, &options, &reply, &err) != DI_OK) {
         fail_msg("%s", err.message);
     }
     return reply;
@@ -83,7 +81,7 @@ static di_request *chat_request(const char *body)
 {
     di_request *request;
     di_error err;
-    if (di_request_read(recipe, DI_CHAT, body, strlen(body), &request, &err) != DI_OK) {
+    if (di_request_read(fixture.recipe, DI_CHAT, body, strlen(body), &request, &err) != DI_OK) {
         fail_msg("%s", err.message);
     }
     return request;
@@ -96,7 +94,7 @@ static void choices_end_in_any_order_and_the_last_one_shows_the_usage(void **sta
                                              "\"disabled\"},\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}");
     const di_reply_options options = {.id = "R", .created = 5, .model = "m"};
     di_reply *reply;
-    assert_int_equal(di_reply_new(recipe, request, &options, &reply, NULL), DI_OK);
+    assert_int_equal(di_reply_new(fixture.recipe, request, &options, &reply, NULL), DI_OK);
     assert_int_equal(di_reply_ready(reply, 7, 2, NULL), DI_OK);
     for (int i = 0; i < 3; i++) {
         char data[512];
@@ -140,7 +138,7 @@ static void choices_have_call_ids_of_their_own(void **state)
     char ids[2][2][64];
     for (int round = 0; round < 2; round++) {
         di_reply *reply;
-        assert_int_equal(di_reply_new(recipe, request, &options, &reply, NULL), DI_OK);
+        assert_int_equal(di_reply_new(fixture.recipe, request, &options, &reply, NULL), DI_OK);
         for (int32_t i = 0; i < 2; i++) {
             push(reply, i, CALL_BEGIN "x" CALL_END);
             finish(reply, i, DI_FINISH_STOP);
@@ -278,7 +276,7 @@ static void a_failure_of_a_choice_ends_all(void **state)
         chat_request("{\"model\":\"DeepSeek-V4.1-Flash\",\"n\":2,\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],"
                      "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]}");
     di_reply *reply;
-    assert_int_equal(di_reply_new(recipe, request, &(di_reply_options){.id = "R"}, &reply, NULL), DI_OK);
+    assert_int_equal(di_reply_new(fixture.recipe, request, &(di_reply_options){.id = "R"}, &reply, NULL), DI_OK);
     push(reply, 1, CALL_BEGIN);
     finish(reply, 1, DI_FINISH_CUT);
     assert_int_equal(di_reply_finished(reply, 0), DI_FINISH_CUT);
@@ -299,9 +297,9 @@ static void wrong_calls_are_refused(void **state)
     const di_reply_options modelless = {.id = "R"};
     const di_reply_options foreign = {.id = "R", .model = "m", .protocol = (di_protocol)9};
     di_reply *reply = NULL;
-    assert_int_equal(di_reply_new(recipe, NULL, &nameless, &reply, NULL), DI_E_ARGUMENT);
-    assert_int_equal(di_reply_new(recipe, NULL, &modelless, &reply, NULL), DI_E_ARGUMENT);
-    assert_int_equal(di_reply_new(recipe, NULL, &foreign, &reply, NULL), DI_E_ARGUMENT);
+    assert_int_equal(di_reply_new(fixture.recipe, NULL, &nameless, &reply, NULL), DI_E_ARGUMENT);
+    assert_int_equal(di_reply_new(fixture.recipe, NULL, &modelless, &reply, NULL), DI_E_ARGUMENT);
+    assert_int_equal(di_reply_new(fixture.recipe, NULL, &foreign, &reply, NULL), DI_E_ARGUMENT);
     assert_null(reply);
     reply = reply_with(DI_CHAT, &(di_output_options){.tools = false});
     assert_int_equal(di_reply_push_text(reply, 1, "x", 1, 1, NULL), DI_E_ARGUMENT);
@@ -357,7 +355,7 @@ static void events_left_behind_are_not_lost(void **state)
     di_request *const request = chat_request("{\"model\":\"DeepSeek-V4.1-Flash\",\"n\":2,\"thinking\":{\"type\":\"disabled\"},"
                                              "\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}");
     di_reply *reply;
-    assert_int_equal(di_reply_new(recipe, request, &(di_reply_options){.id = "R"}, &reply, NULL), DI_OK);
+    assert_int_equal(di_reply_new(fixture.recipe, request, &(di_reply_options){.id = "R"}, &reply, NULL), DI_OK);
     int next[2] = {0, 0};
     di_event event;
     assert_int_equal(di_reply_ready(reply, 1, 0, NULL), DI_OK);
@@ -392,7 +390,7 @@ static void names_of_the_caller_may_hold_anything(void **state)
         reply_list events = {.n = 0};
         const char *text;
         size_t n;
-        assert_int_equal(di_reply_new(recipe, NULL, &options, &reply, NULL), DI_OK);
+        assert_int_equal(di_reply_new(fixture.recipe, NULL, &options, &reply, NULL), DI_OK);
         push(reply, 0, "t</think>x" CALL_BEGIN "x" CALL_END);
         finish(reply, 0, DI_FINISH_STOP);
         reply_drain(&events, reply); /* parses each */
@@ -445,10 +443,10 @@ static void a_response_repeats_what_was_asked(void **state)
         di_reply *reply;
         di_error err;
         const int n = snprintf(body, sizeof body, "{\"model\":\"DeepSeek-V4.1-Flash\",\"input\":\"x\",%s}", cases[i].asked);
-        if (di_request_read(recipe, DI_RESPONSES, body, (size_t)n, &request, &err) != DI_OK) {
+        if (di_request_read(fixture.recipe, DI_RESPONSES, body, (size_t)n, &request, &err) != DI_OK) {
             fail_msg("%s", err.message);
         }
-        assert_int_equal(di_reply_new(recipe, request, &(di_reply_options){.id = "R"}, &reply, NULL), DI_OK);
+        assert_int_equal(di_reply_new(fixture.recipe, request, &(di_reply_options){.id = "R"}, &reply, NULL), DI_OK);
         finish(reply, 0, DI_FINISH_STOP);
         expect_in_body(reply, cases[i].repeated);
         di_reply_free(reply);
@@ -533,20 +531,6 @@ static void custom_input_is_taken_out_of_its_arguments(void **state)
     }
 }
 
-static int open_all(void **state)
-{
-    (void)state;
-    recipe = out_recipe(NULL);
-    return 0;
-}
-
-static int close_all(void **state)
-{
-    (void)state;
-    di_recipe_close(recipe);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -566,5 +550,5 @@ int main(void)
         cmocka_unit_test(log_probabilities_have_their_shortest_digits),
         cmocka_unit_test(custom_input_is_taken_out_of_its_arguments),
     };
-    return cmocka_run_group_tests(tests, open_all, close_all);
+    return cmocka_run_group_tests(tests, out_set_up_text, out_tear_down);
 }

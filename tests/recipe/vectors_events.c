@@ -7,8 +7,6 @@
 
 #include "recipe/rec_int.h"
 
-static di_tokenizer *tokenizer;
-static di_recipe *with_tokenizer;
 static di_recipe *text_only;
 
 typedef struct line {
@@ -227,55 +225,33 @@ static void check_line(const line *l, const di_recipe *recipe)
 
 /* ---- files ---- */
 
-static bool needs_tokenizer(const js_value *chunks)
-{
-    for (size_t i = 0; i < js_length(chunks); i++) {
-        if (js_kind_of(js_at(chunks, i)) != JS_STRING) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static void check_file(const char *name, di_protocol protocol)
 {
-    size_t size;
-    char *const text = out_data(name, &size);
-    if (text == NULL) {
+    out_lines lines;
+    if (!out_lines_open(&lines, name)) {
         printf("%s: 0 passed, 0 skipped (the file is not there)\n", name);
         return;
     }
     size_t n_passed = 0;
     size_t n_ids = 0;
     size_t n_sentences = 0;
-    for (char *at = text; at < text + size;) {
-        char *const newline = memchr(at, '\n', (size_t)(text + size - at));
-        char *const end = newline != NULL ? newline : text + size;
-        js_doc *doc;
-        di_error err;
-        if (js_parse(at, (size_t)(end - at), name, NULL, &doc, &err) != DI_OK) {
-            fail_msg("%s", err.message);
-        }
-        const js_value *const root = js_root(doc);
+    for (const js_value *root; (root = out_lines_next(&lines)) != NULL;) {
         const char *const finish = js_string(js_get(root, "finish"), NULL);
         const line l = {.id = js_string(js_get(root, "id"), NULL),
                         .protocol = protocol,
                         .root = root,
                         .differs = js_string(js_get(root, "differs"), NULL),
                         .cut = strcmp(finish, "stop") != 0};
-        const bool ids = needs_tokenizer(js_get(root, "chunks"));
+        const bool ids = out_needs_tokenizer(js_get(root, "chunks"));
         if (!is_known(l.differs)) {
             n_sentences++;
-        } else if (ids && tokenizer == NULL) {
+        } else if (ids && fixture.tokenizer == NULL) {
             n_ids++;
         } else {
-            check_line(&l, ids ? with_tokenizer : text_only);
+            check_line(&l, ids ? fixture.recipe : text_only);
             n_passed++;
         }
-        js_free(doc);
-        at = end + 1;
     }
-    free(text);
     assert_true(n_passed > 0);
     printf("%s: %zu passed, %zu skipped (%zu without the tokenizer, %zu differ by a sentence)\n", name, n_passed,
            n_ids + n_sentences, n_ids, n_sentences);
@@ -301,20 +277,14 @@ static void messages(void **state)
 
 static int open_all(void **state)
 {
-    (void)state;
-    tokenizer = out_tokenizer();
-    with_tokenizer = out_recipe(tokenizer);
     text_only = out_recipe(NULL);
-    return 0;
+    return out_set_up_real(state);
 }
 
 static int close_all(void **state)
 {
-    (void)state;
-    di_recipe_close(with_tokenizer);
     di_recipe_close(text_only);
-    di_tokenizer_close(tokenizer);
-    return 0;
+    return out_tear_down(state);
 }
 
 int main(void)

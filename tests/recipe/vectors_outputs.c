@@ -5,9 +5,6 @@
 
 #define FILE_NAME "outputs.jsonl"
 
-static di_tokenizer *tokenizer;
-static di_recipe *recipe;
-
 typedef struct line {
     const char *id;
     const js_value *root;
@@ -146,7 +143,7 @@ static void check_line(const line *l)
     out_result result;
     progress theirs = {.text = 0};
     out_result_init(&result);
-    assert_int_equal(di_output_new(recipe, &options, &output, NULL), DI_OK);
+    assert_int_equal(di_output_new(fixture.recipe, &options, &output, NULL), DI_OK);
     for (size_t i = 0; i < js_length(chunks); i++) {
         assert_int_equal(out_push(output, js_at(chunks, i)), DI_OK);
         out_take(output, &result);
@@ -167,60 +164,31 @@ static void check_line(const line *l)
 static void outputs(void **state)
 {
     (void)state;
-    size_t size;
     size_t n_passed = 0;
     size_t n_sentences = 0;
     size_t n_ids = 0;
-    char *const text = out_data(FILE_NAME, &size);
-    if (text == NULL) {
+    out_lines lines;
+    if (!out_lines_open(&lines, FILE_NAME)) {
         printf(FILE_NAME ": 0 passed, 1 skipped (the file is not there)\n");
         skip();
-        return; /* never reached, but gcc can't know */
     }
-    for (const char *at = text; at < text + size;) {
-        const char *end = memchr(at, '\n', (size_t)(text + size - at));
-        end = end != NULL ? end : text + size;
-        js_doc *doc;
-        di_error err;
-        if (js_parse(at, (size_t)(end - at), FILE_NAME, NULL, &doc, &err) != DI_OK) {
-            fail_msg("%s", err.message);
-        }
-        const js_value *const root = js_root(doc);
+    for (const js_value *root; (root = out_lines_next(&lines)) != NULL;) {
         const line l = {.id = js_string(js_get(root, "id"), NULL),
                         .root = root,
                         .differs = js_get(root, "differs"),
                         .json = js_bool(js_get(js_get(root, "options"), "json"))};
         if (js_kind_of(l.differs) == JS_STRING) {
             n_sentences++;
-        } else if (tokenizer == NULL && out_needs_tokenizer(js_get(root, "chunks"))) {
+        } else if (fixture.tokenizer == NULL && out_needs_tokenizer(js_get(root, "chunks"))) {
             n_ids++;
         } else {
             check_line(&l);
             n_passed++;
         }
-        js_free(doc);
-        at = end + 1;
     }
-    free(text);
     assert_true(n_passed > 0);
     printf(FILE_NAME ": %zu passed, %zu skipped (%zu without the tokenizer, %zu differ by a sentence)\n", n_passed,
            n_ids + n_sentences, n_ids, n_sentences);
-}
-
-static int open_all(void **state)
-{
-    (void)state;
-    tokenizer = out_tokenizer();
-    recipe = out_recipe(tokenizer);
-    return 0;
-}
-
-static int close_all(void **state)
-{
-    (void)state;
-    di_recipe_close(recipe);
-    di_tokenizer_close(tokenizer);
-    return 0;
 }
 
 int main(void)
@@ -228,5 +196,5 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(outputs),
     };
-    return cmocka_run_group_tests(tests, open_all, close_all);
+    return cmocka_run_group_tests(tests, out_set_up_real, out_tear_down);
 }
