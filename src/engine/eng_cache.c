@@ -58,7 +58,6 @@ void eng_cache_fini(eng_cache *c, mdl_seq *seq, bool whole)
     kv_drop(c->store, c->rolling);
     drop_pages(c);
     kv_drop(c->store, c->state);
-    kv_unreserve(c->store, c->pages_promised, c->states_promised);
     mdl_seq_fini(seq);
     free(c->pages);
     free(c->salt);
@@ -124,12 +123,11 @@ di_status eng_cache_reserve(eng_cache *c, mdl_seq *seq, int64_t n_tokens, di_err
         return status;
     }
     while (c->n_pages < need) {
-        kv_slot *const page = kv_take_page(c->store, c->pages_promised > 0);
+        kv_slot *const page = kv_take_page(c->store, false);
         if (page == NULL) {
             return err_set(err, DI_E_MEMORY, "out of memory: no KV page is left for %lld tokens (free a sequence, or raise kv_bytes)",
                            (long long)n_tokens);
         }
-        c->pages_promised -= c->pages_promised > 0 ? 1 : 0;
         add_page(c, seq, page);
     }
     return DI_OK;
@@ -285,8 +283,12 @@ static bool publish_next(eng_cache *c, mdl_seq *seq)
     return true;
 }
 
+/* A unit keeps the snapshot that it has: another one would only push out somebody else's. */
 static void snapshot(eng_cache *c, const mdl_seq *seq, uint32_t tag)
 {
+    if (kv_unit_snapshot(c->unit) != NULL) {
+        return;
+    }
     kv_slot *const state = kv_take_state(c->store, false);
     if (state == NULL) {
         return; /* the prefix stays without it */
@@ -319,10 +321,10 @@ void eng_cache_update(eng_cache *c, mdl_seq *seq, bool whole)
     if (!c->publishing || !at_unit || seq->n_tokens < seq->n_frozen) {
         return;
     }
-    if (seq->n_tokens > c->n_prompt && whole) {
-        roll(c, seq);
-    } else if (seq->n_tokens > c->n_prompt) {
-        return;
+    if (seq->n_tokens > c->n_prompt) {
+        if (whole) {
+            roll(c, seq);
+        }
     } else if (seq->n_tokens == c->stop || seq->n_tokens % ENG_SNAPSHOT_TOKENS == 0) {
         snapshot(c, seq, whole ? ENG_STATE_WHOLE : ENG_STATE_PARTIAL);
     }

@@ -21,8 +21,6 @@ typedef struct eng_cache {
     kv_slot **pages;       /* [n_pages] beside the model's list */
     int32_t n_pages;
     int32_t capacity;
-    int64_t pages_promised; /* left of what admission promised */
-    int64_t states_promised;
     bool active;            /* uses the tree */
     bool publishing;        /* and adds to it */
     char *salt;
