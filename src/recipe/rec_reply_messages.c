@@ -152,18 +152,9 @@ static void finish(di_reply *r, rec_reply_choice *c)
     rec_event_end(r, "message_stop");
 }
 
-/* Overload is the one error of a server that clients tell from others: they try again. */
 static void fail(di_reply *r, int http_status, const char *message)
 {
-    const bool overloaded = http_status == 503 || http_status == 529;
-    buf *const out = rec_event_begin(r, "error");
-    if (overloaded) {
-        buf_puts(out, "{\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":");
-        rec_put_any(out, message);
-        buf_puts(out, "}}");
-    } else {
-        rec_put_error(r->protocol, http_status, message, out);
-    }
+    rec_put_error(r->protocol, http_status, message, rec_event_begin(r, "error"));
     rec_event_end(r, "error");
 }
 

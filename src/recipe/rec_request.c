@@ -184,10 +184,14 @@ int di_recipe_http_status(di_status status)
     }
 }
 
+/* Overload is the one error of a server that clients tell from others: they try again. */
 static const char *messages_error_type(int http_status)
 {
     if (http_status == 413) {
         return "request_too_large";
+    }
+    if (http_status == 503 || http_status == 529) {
+        return "overloaded_error";
     }
     return http_status >= 500 ? "api_error" : "invalid_request_error";
 }

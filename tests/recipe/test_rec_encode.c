@@ -167,6 +167,8 @@ static void errors_have_a_status_and_a_body(void **state)
     assert_string_equal(body, "{\"error\":{\"message\":\"x\",\"type\":\"internal_error\",\"param\":null,\"code\":\"internal_error\"}}");
     (void)di_recipe_error_body(DI_MESSAGES, 400, "x", body, sizeof body);
     assert_string_equal(body, "{\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\",\"message\":\"x\"}}");
+    (void)di_recipe_error_body(DI_MESSAGES, 529, "x", body, sizeof body);
+    assert_string_equal(body, "{\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"x\"}}");
     (void)di_recipe_error_body(DI_MESSAGES, 413, "x", body, sizeof body);
     assert_string_equal(body, "{\"type\":\"error\",\"error\":{\"type\":\"request_too_large\",\"message\":\"x\"}}");
 }
