@@ -15,19 +15,12 @@
 
 static void set_sampling(chat_engine *e, const chat_engine_options *o)
 {
-    di_sampling_default(&e->sampling);
-    e->sampling.temperature = (float)o->temperature;
-    e->sampling.top_p = (float)o->top_p;
-    e->sampling.min_p = (float)o->min_p;
-    e->sampling.top_k = (int32_t)o->top_k;
-    e->sampling.repetition_penalty = (float)o->repetition_penalty;
-    e->sampling.presence_penalty = (float)o->presence_penalty;
-    e->sampling.frequency_penalty = (float)o->frequency_penalty;
-    e->sampling.seed = (uint64_t)o->seed;
+    cli_sampling_get(&o->sampling, &e->sampling);
     e->sampling.stop_ids = &e->stop_id;
     e->sampling.n_stop_ids = 1;
     /* These two count what was sampled, which a kept sequence remembers from earlier answers. */
-    e->may_reuse = !(o->presence_penalty < 0) && !(o->presence_penalty > 0) && !(o->frequency_penalty < 0) && !(o->frequency_penalty > 0);
+    const cli_sampling *const x = &o->sampling;
+    e->may_reuse = !(x->presence_penalty < 0) && !(x->presence_penalty > 0) && !(x->frequency_penalty < 0) && !(x->frequency_penalty > 0);
 }
 
 di_status chat_engine_open(chat_engine *e, const chat_engine_options *o, di_error *err)

@@ -7,6 +7,7 @@
 #define TOOLS_CHAT_ENGINE_H
 
 #include "options.h"
+#include "sampling.h"
 
 #include "core/buf.h"
 
@@ -16,14 +17,7 @@ typedef struct chat_engine_options {
     cli_engine_options engine;
     int64_t max_context; /* 0 = the model's limit */
     int64_t max_tokens;  /* of an answer; 0 = what the recipe gives a request that does not say */
-    double temperature;
-    double top_p;
-    double min_p;
-    double repetition_penalty;
-    double presence_penalty;
-    double frequency_penalty;
-    int64_t top_k;
-    int64_t seed;
+    cli_sampling sampling;
 } chat_engine_options;
 
 typedef struct chat_engine {

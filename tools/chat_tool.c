@@ -14,8 +14,8 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define READ_BYTES 65536
@@ -101,7 +101,7 @@ static int spawn(const char *command, char **environment, int in, int out, pid_t
     return error;
 }
 
-static void close_pipe_end(int *fd)
+static void close_end(int *fd)
 {
     if (*fd >= 0) {
         close(*fd);
@@ -135,7 +135,7 @@ static di_status exchange(running *r, const buf *arguments, buf *result, di_erro
     size_t written = 0;
     while (r->from >= 0) {
         if (written == arguments->size) {
-            close_pipe_end(&r->to);
+            close_end(&r->to);
         }
         struct pollfd fds[2] = {{.fd = r->from, .events = POLLIN}, {.fd = r->to, .events = POLLOUT}};
         if (poll(fds, 2, POLL_MS) < 0 && errno != EINTR) {
@@ -152,7 +152,7 @@ static di_status exchange(running *r, const buf *arguments, buf *result, di_erro
             char bytes[READ_BYTES];
             const ssize_t n = read(r->from, bytes, sizeof bytes);
             if (n <= 0) {
-                close_pipe_end(&r->from);
+                close_end(&r->from);
             } else if (!buf_append(result, bytes, (size_t)n)) {
                 return err_memory(err, "result of a tool", result->size);
             }
@@ -161,19 +161,22 @@ static di_status exchange(running *r, const buf *arguments, buf *result, di_erro
     return DI_OK;
 }
 
-/* How the command ended. It may go on after it has closed its output, so that Ctrl-C counts here too. */
+/* How the command ended. It may go on after it has closed its output, so that Ctrl-C counts here too: what is waited for is the end of
+ * the process or the time to look for one (where the kernel has no pidfd, that alone). */
 static int wait_for(running *r)
 {
-    const struct timespec pause = {0, POLL_MS * 1000000L};
+    struct pollfd end = {.fd = (int)syscall(SYS_pidfd_open, r->child, 0), .events = POLLIN};
     int how = 0;
     for (;;) {
         const pid_t ended = waitpid(r->child, &how, WNOHANG);
         if (ended == r->child || (ended < 0 && errno != EINTR)) {
-            return how;
+            break;
         }
         (void)pass_interrupt(r);
-        nanosleep(&pause, NULL);
+        (void)poll(&end, 1, POLL_MS);
     }
+    close_end(&end.fd);
+    return how;
 }
 
 static void put_end(buf *result, const char *name, int how)
@@ -200,8 +203,8 @@ static di_status start(running *r, const char *command, char **environment, di_e
         const int error = spawn(command, environment, in[0], out[1], &r->child);
         status = error != 0 ? err_set_errno(err, error, "tool command /bin/sh") : DI_OK;
     }
-    close_pipe_end(&in[0]);
-    close_pipe_end(&out[1]);
+    close_end(&in[0]);
+    close_end(&out[1]);
     r->to = in[1];
     r->from = out[0];
     return status;
@@ -222,14 +225,14 @@ di_status chat_tool_run(const char *command, const char *name, const buf *argume
     status = environment != NULL ? start(&r, command, environment, err) : err_memory(err, "environment", strlen(name));
     if (status == DI_OK) {
         status = exchange(&r, arguments, result, err);
-        close_pipe_end(&r.to);
-        close_pipe_end(&r.from);
+        close_end(&r.to);
+        close_end(&r.from);
         const int how = wait_for(&r);
         put_end(result, name, how);
         *interrupted = r.interrupted_ns != 0;
     }
-    close_pipe_end(&r.to);
-    close_pipe_end(&r.from);
+    close_end(&r.to);
+    close_end(&r.from);
     free(environment);
     free(di_tool);
     return status;

@@ -49,14 +49,7 @@ static void add_options(cli_parser *p, job *j)
     cli_add_flag(p, "think", &j->think, "reasoning before the answer");
     cli_add_string(p, "effort", "NAME", &j->effort, "how much reasoning: low, high or max; turns it on");
     cli_add_int(p, "max-tokens", "N", &e->max_tokens, 0, INT64_C(1) << 40, "most tokens of an answer; 0 = what the service allows");
-    cli_add_real(p, "temperature", "T", &e->temperature, 0, 100, "0 = always the likeliest token (default)");
-    cli_add_int(p, "seed", "N", &e->seed, 0, INT64_MAX, "the same seed gives the same text (0)");
-    cli_add_real(p, "top-p", "P", &e->top_p, 0, 1, "least set of tokens with this much probability; 1 = off");
-    cli_add_int(p, "top-k", "K", &e->top_k, 0, INT32_MAX, "the K likeliest tokens; 0 = off");
-    cli_add_real(p, "min-p", "P", &e->min_p, 0, 1, "tokens at least P times as likely as the likeliest; 0 = off");
-    cli_add_real(p, "repetition-penalty", "X", &e->repetition_penalty, 0.01, 100, "over tokens of prompt and output; 1 = off");
-    cli_add_real(p, "presence-penalty", "X", &e->presence_penalty, -2, 2, "once for a token in the answer; 0 = off");
-    cli_add_real(p, "frequency-penalty", "X", &e->frequency_penalty, -2, 2, "for each time it is there; 0 = off");
+    cli_add_sampling(p, &e->sampling);
     cli_add_list(p, "stop", "STRING", &j->stops, "text that ends an answer and is no part of it; may be repeated");
     cli_add_flag(p, "json", &j->json, "one question: messages as JSON lines, with finish reason and token counts");
     cli_add_flag(p, "quiet", &j->quiet, "the answer alone");
@@ -143,7 +136,7 @@ static int check_options(const cli_parser *p, const job *j, bool interactive)
 
 int cmd_chat(int argc, char **argv)
 {
-    job j = {.engine = {.top_p = 1, .repetition_penalty = 1}};
+    job j = {.engine = {.sampling = CLI_SAMPLING_DEFAULT}};
     chat c = {.input = NULL};
     cli_parser p;
     char **args;

@@ -9,6 +9,7 @@
 #include "options.h"
 #include "output.h"
 #include "prompt.h"
+#include "sampling.h"
 #include "tools.h"
 
 #include "core/core.h"
@@ -29,14 +30,7 @@ typedef struct generation {
     cli_engine_options engine_options;
     cli_prompt_options prompt_options;
     int64_t max_context; /* 0 = the model's limit */
-    double temperature;
-    double top_p;
-    double min_p;
-    double repetition_penalty;
-    double presence_penalty;
-    double frequency_penalty;
-    int64_t top_k;
-    int64_t seed;
+    cli_sampling sampling;
     int64_t max_tokens;
     int64_t min_tokens;
     int64_t n_choices;
@@ -69,14 +63,7 @@ static void add_options(cli_parser *p, generation *g)
     cli_add_model(p, &g->engine_options);
     cli_add_prompt(p, &g->prompt_options);
     cli_add_int(p, "max-tokens", "N", &g->max_tokens, 0, INT64_C(1) << 40, "most tokens to generate (512); 0 = until the context is full");
-    cli_add_real(p, "temperature", "T", &g->temperature, 0, 100, "0 = always the likeliest token (default)");
-    cli_add_int(p, "seed", "N", &g->seed, 0, INT64_MAX, "the same seed gives the same text (0)");
-    cli_add_real(p, "top-p", "P", &g->top_p, 0, 1, "least set of tokens with this much probability; 1 = off");
-    cli_add_int(p, "top-k", "K", &g->top_k, 0, INT32_MAX, "the K likeliest tokens; 0 = off");
-    cli_add_real(p, "min-p", "P", &g->min_p, 0, 1, "tokens at least P times as likely as the likeliest; 0 = off");
-    cli_add_real(p, "repetition-penalty", "X", &g->repetition_penalty, 0.01, 100, "over tokens of prompt and output; 1 = off");
-    cli_add_real(p, "presence-penalty", "X", &g->presence_penalty, -2, 2, "once for a token in the output; 0 = off");
-    cli_add_real(p, "frequency-penalty", "X", &g->frequency_penalty, -2, 2, "for each time it is there; 0 = off");
+    cli_add_sampling(p, &g->sampling);
     cli_add_int(p, "min-tokens", "N", &g->min_tokens, 0, INT32_MAX, "no stop token before so many");
     cli_add_string(p, "stop-id", "IDS", &g->stop_id_list, "token ids that end the output, besides the model's own");
     cli_add_list(p, "stop", "STRING", &g->stop_strings, "text that ends the output and is no part of it; may be repeated");
@@ -191,15 +178,8 @@ static di_status read_stop_ids(generation *g, di_error *err)
 static di_status set_sampling(generation *g, int64_t choice, di_error *err)
 {
     di_sampling s;
-    di_sampling_default(&s);
-    s.temperature = (float)g->temperature;
-    s.top_p = (float)g->top_p;
-    s.min_p = (float)g->min_p;
-    s.top_k = (int32_t)g->top_k;
-    s.repetition_penalty = (float)g->repetition_penalty;
-    s.presence_penalty = (float)g->presence_penalty;
-    s.frequency_penalty = (float)g->frequency_penalty;
-    s.seed = (uint64_t)g->seed + (uint64_t)choice;
+    cli_sampling_get(&g->sampling, &s);
+    s.seed += (uint64_t)choice;
     s.min_tokens = (int32_t)g->min_tokens;
     s.stop_ids = g->stop_ids;
     s.n_stop_ids = g->n_stop_ids;
@@ -377,8 +357,7 @@ static void release(generation *g)
 int cmd_generate(int argc, char **argv)
 {
     generation g = {
-        .top_p = 1,
-        .repetition_penalty = 1,
+        .sampling = CLI_SAMPLING_DEFAULT,
         .max_tokens = DEFAULT_MAX_TOKENS,
         .n_choices = 1,
         .logprobs = -1,

@@ -336,8 +336,8 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(tmp_path):
 
 @pytest.mark.parametrize("deaf", [False, True])
 def test_ctrl_c_stops_a_tool_command(tmp_path, deaf):
-    script = "import signal, sys, time\n" + ("signal.signal(signal.SIGINT, signal.SIG_IGN)\n" if deaf else "")
-    (tmp_path / "tool.py").write_text(script + "print('begun', file=sys.stderr, flush=True)\ntime.sleep(600)\n")
+    script = "import signal, sys\n" + ("signal.signal(signal.SIGINT, signal.SIG_IGN)\n" if deaf else "")
+    (tmp_path / "tool.py").write_text(script + "print('begun', file=sys.stderr, flush=True)\nwhile True:\n    signal.pause()\n")
     chat_ = open_chat(tmp_path, "--tools", TOOLS, "--tool-command", f"{sys.executable} {tmp_path}/tool.py")
     chat_.type(PRODUCT)
     chat_.wait(")")
