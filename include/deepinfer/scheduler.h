@@ -1,0 +1,156 @@
+/* deepinfer/scheduler.h - many requests over one engine: continuous batching (docs/serving.md).
+ *
+ *   di_scheduler_new(engine, options with a callback) -> di_task_submit for each request
+ *   loop: di_scheduler_step; every step calls back once with the tokens that came out
+ *
+ * A step is one forward pass that mixes one token of every running choice (decode) with chunks of prompts (prefill) under a token
+ * budget. While it runs on the executor's thread, the next one is planned and the tokens of the one before are handed out; so what is
+ * told to a task (cancel, pause) holds one step later. Results are those of each task alone, bit for bit: neither company, arrival order,
+ * preemption nor cache hits change a token.
+ *
+ * KV memory is promised before it is needed, so no step can run out of it. Each running choice has a promise for some way ahead; when
+ * it cannot be extended, the task that ranks lowest is preempted: its memory is given back, its tokens are kept, and it goes on later
+ * where it was. Rank: higher priority, then earlier admission. Waiting tasks are admitted by priority, then to the tenant that was
+ * served least (virtual token counter, Sheng et al., OSDI 2024: prompt tokens count 1, generated ones 2, over the tenant's weight).
+ *
+ * A scheduler takes its engine over: until it is freed the engine must not be used otherwise, except for di_engine_get_kv_stats by the
+ * thread of the scheduler. All calls come from one thread at a time. */
+#ifndef DEEPINFER_SCHEDULER_H
+#define DEEPINFER_SCHEDULER_H
+
+#include <deepinfer/engine.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct di_scheduler di_scheduler;
+typedef struct di_task di_task;
+
+#define DI_MAX_CHOICES 128
+#define DI_MAX_TENANT_BYTES 512
+
+typedef enum di_task_end {
+    DI_TASK_RUNNING,   /* has not ended */
+    DI_TASK_STOP,      /* an id of sampling.stop_ids was chosen; it comes with the event */
+    DI_TASK_LENGTH,    /* max_tokens, or the context is full */
+    DI_TASK_CANCELLED, /* di_task_cancel, or the scheduler was freed */
+    DI_TASK_DEADLINE,  /* a deadline passed */
+    DI_TASK_FAILED     /* `error` says why */
+} di_task_end;
+
+/* What one step did for one choice: at most one event of a choice in a step. An ended choice has no more; a task whose choices have
+ * all ended is gone, its pointer is good for this callback only. */
+typedef struct di_task_event {
+    di_task *task;
+    void *user; /* of the task */
+    int32_t choice;
+    const di_sample *sample; /* the next token; NULL: it ends without another one, or `admitted` */
+    di_task_end end;
+    bool admitted;           /* the task left the queue (first admission only); choice is 0, and sample is NULL */
+    int64_t cached_tokens;   /* of the prompt, with `admitted` */
+    const di_error *error;   /* of DI_TASK_FAILED, else NULL */
+} di_task_event;
+
+/* Called by di_scheduler_step, on its thread; must not call into the scheduler but for di_task_cancel and di_task_cancel_choice. Borrowed
+ * for the call. */
+typedef void (*di_task_event_fn)(void *user, const di_task_event *events, size_t n);
+
+/* Gives the id that choice `choice` of a task generates as its n-th (from 0), in place of a model: neither forward pass nor sampling
+ * run, everything else does. For tests and for measuring what surrounds a model. Called on the executor's thread. */
+typedef int32_t (*di_script_fn)(void *user, void *task_user, int32_t choice, int64_t n);
+
+typedef struct di_scheduler_options {
+    di_task_event_fn on_events;
+    void *user;
+    int32_t step_tokens;   /* most tokens of one step; 0 = the engine's chunk_tokens, which is also the most */
+    int32_t max_running;   /* most choices that run together; 0 = 256 */
+    int64_t max_waiting;   /* most tasks in the queue; 0 = 100,000 */
+    int32_t ahead_tokens;  /* how far ahead of a choice KV memory is promised; 0 = 1024 */
+    di_script_fn script;   /* NULL = the model */
+    void *script_user;
+} di_scheduler_options;
+
+/* The engine must have no sequences. Errors: DI_E_ARGUMENT, DI_E_STATE, DI_E_MEMORY. */
+DI_API di_status di_scheduler_new(di_engine *engine, const di_scheduler_options *options, di_scheduler **out, di_error *err);
+/* Waits for the running step. Tasks that are left end without an event. Before the engine is closed. */
+DI_API void di_scheduler_free(di_scheduler *scheduler);
+
+typedef struct di_task_options {
+    const int32_t *prompt; /* [n_prompt], at least one; copied */
+    size_t n_prompt;
+    const di_sampling *sampling; /* NULL = di_sampling_default; copied. Choice i has seed + i */
+    int32_t n;             /* choices, 1..DI_MAX_CHOICES; 0 = 1. They share the prompt's KV */
+    int64_t max_tokens;    /* of each choice, at least 1; 0 = what the context leaves. Cut to what the context leaves */
+    const char *tenant;    /* NUL-terminated, at most DI_MAX_TENANT_BYTES; NULL = "". Tenants do not share cached prefixes */
+    bool no_cache;         /* neither use nor fill the prefix cache */
+    int32_t priority;      /* larger goes first; default 0 */
+    int64_t queue_deadline; /* CLOCK_MONOTONIC ns by which it must be admitted; 0 = none */
+    int64_t deadline;      /* ... and have ended; 0 = none */
+    void *user;            /* comes back with events */
+} di_task_options;
+
+/* Puts a task in its tenant's queue. Errors: DI_E_ARGUMENT (names the field), DI_E_LIMIT (the prompt fills the context, KV memory as a
+ * whole is too small for it, or the queue is full), DI_E_STATE (the tenant is draining), DI_E_MEMORY. */
+DI_API di_status di_task_submit(di_scheduler *scheduler, const di_task_options *options, di_task **out, di_error *err);
+
+/* Ends a task, or one of its choices: its memory is free after the running step. An event with DI_TASK_CANCELLED follows (for a whole
+ * task: one for each choice that had not ended). On a choice that has ended: nothing. */
+DI_API void di_task_cancel(di_task *task);
+DI_API void di_task_cancel_choice(di_task *task, int32_t choice);
+
+typedef struct di_step_info {
+    int32_t n_tokens;  /* of the step that was handed out by this call; 0 = none */
+    int32_t n_prefill; /* of them, of prompts */
+    bool idle;         /* nothing is in flight and nothing can be planned: step again after a submit, a resume, or next_deadline */
+    int64_t next_deadline; /* earliest one among waiting tasks; 0 = none */
+} di_step_info;
+
+/* Starts the next step, waits for the one before it and hands out its tokens. Errors of a pass go to its tasks as events.
+ * Errors: DI_E_MEMORY (nothing was done: call again). */
+DI_API di_status di_scheduler_step(di_scheduler *scheduler, di_step_info *info, di_error *err);
+
+/* --- Tenants ----------------------------------------------------------------------------------------------------------- */
+
+typedef enum di_tenant_state {
+    DI_TENANT_OPEN,
+    DI_TENANT_PAUSED,  /* waiting tasks stay in the queue; running ones go on */
+    DI_TENANT_DRAINING /* new tasks are refused; the others go on */
+} di_tenant_state;
+
+typedef struct di_tenant_info {
+    const char *name; /* borrowed until the next call on the scheduler */
+    di_tenant_state state;
+    int64_t n_waiting; /* tasks */
+    int64_t n_running;
+    int64_t prompt_tokens; /* sums since the tenant was first seen or was last idle for long */
+    int64_t generated_tokens;
+} di_tenant_info;
+
+/* A tenant that was never seen is made. Errors: DI_E_ARGUMENT (name too long, weight not in 0.001..1000), DI_E_MEMORY. */
+DI_API di_status di_scheduler_set_tenant(di_scheduler *scheduler, const char *name, di_tenant_state state, di_error *err);
+DI_API di_status di_scheduler_set_weight(di_scheduler *scheduler, const char *name, double weight, di_error *err);
+/* Writes at most `capacity` of them, by name; returns how many there are. Idle open tenants are forgotten after a while. */
+DI_API size_t di_scheduler_get_tenants(const di_scheduler *scheduler, di_tenant_info *out, size_t capacity);
+
+typedef struct di_scheduler_stats {
+    int64_t n_waiting; /* tasks in the queue, preempted ones included */
+    int64_t n_running; /* tasks */
+    int64_t n_choices; /* that run */
+    int64_t n_submitted; /* sums from here on */
+    int64_t n_ended;
+    int64_t n_preempted;
+    int64_t n_steps;
+    int64_t prefill_tokens;
+    int64_t decode_tokens;
+    int64_t execute_ns;  /* time that passes took on the executor */
+    int64_t schedule_ns; /* between two passes, with the executor waiting: the scheduler's cost */
+    int64_t plan_ns;     /* planning and handing out, beside a running pass */
+} di_scheduler_stats;
+
+DI_API void di_scheduler_get_stats(const di_scheduler *scheduler, di_scheduler_stats *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
