@@ -113,7 +113,7 @@ function(di_add_python_tests)
         get_filename_component(folder ${file} DIRECTORY)
         get_filename_component(folder ${folder} NAME)
         add_test(NAME ${folder}/${stem} WORKING_DIRECTORY ${CMAKE_BINARY_DIR}
-            COMMAND ${DI_PYTHON} -B -m pytest -q -p no:cacheprovider --rootdir ${CMAKE_SOURCE_DIR}/tests ${file})
+            COMMAND ${DI_PYTHON} -B -m pytest -q -p no:cacheprovider -p no:schemathesis -p no:hypothesispytest --rootdir ${CMAKE_SOURCE_DIR}/tests ${file})
         di_test_properties(${folder}/${stem} ${file} ${folder} e2e)
     endforeach()
 endfunction()
