@@ -11,6 +11,7 @@
 #include "core/file.h"
 #include "core/json.h"
 #include "core/json_scan.h"
+#include "core/metrics.h"
 #include "core/pool.h"
 #include "core/safetensors.h"
 #include "core/utf8.h"
