@@ -184,33 +184,60 @@ int di_recipe_http_status(di_status status)
     }
 }
 
-/* Overload is the one error of a server that clients tell from others: they try again. */
-static const char *messages_error_type(int http_status)
+/* Errors by HTTP status. The recipe itself refuses with 400, 413 and 500; the others are a server's, and clients tell them apart by
+ * type: Anthropic's names in Messages, OpenAI's in the two other APIs. */
+typedef struct error_kind {
+    int http_status;
+    const char *messages_type;
+    const char *type;
+    const char *code;
+} error_kind;
+
+static const error_kind error_kinds[] = {
+    {400, "invalid_request_error", "invalid_request_error", "invalid_request_error"},
+    {401, "authentication_error", "authentication_error", "invalid_api_key"},
+    {403, "permission_error", "permission_error", "permission_denied"},
+    {404, "not_found_error", "not_found_error", "not_found"},
+    {405, "invalid_request_error", "invalid_request_error", "method_not_allowed"},
+    {408, "timeout_error", "timeout_error", "request_timeout"},
+    {413, "request_too_large", "invalid_request_error", "request_too_large"},
+    {415, "invalid_request_error", "invalid_request_error", "unsupported_media_type"},
+    {429, "rate_limit_error", "rate_limit_error", "rate_limit_exceeded"},
+    {500, "api_error", "internal_error", "internal_error"},
+    {503, "overloaded_error", "overloaded_error", "overloaded"},
+    {504, "timeout_error", "timeout_error", "timeout"},
+    {529, "overloaded_error", "overloaded_error", "overloaded"},
+};
+
+static const error_kind *kind_of_error(int http_status)
 {
-    if (http_status == 413) {
-        return "request_too_large";
+    const error_kind *other = &error_kinds[0];
+    for (size_t i = 0; i < sizeof error_kinds / sizeof error_kinds[0]; i++) {
+        if (error_kinds[i].http_status == http_status) {
+            return &error_kinds[i];
+        }
+        if (error_kinds[i].http_status == 500 && http_status >= 500) {
+            other = &error_kinds[i];
+        }
     }
-    if (http_status == 503 || http_status == 529) {
-        return "overloaded_error";
-    }
-    return http_status >= 500 ? "api_error" : "invalid_request_error";
+    return other;
 }
 
 size_t di_recipe_error_body(di_protocol protocol, int http_status, const char *message, char *out, size_t capacity)
 {
+    const error_kind *const kind = kind_of_error(http_status);
     buf body;
     buf_init(&body, SIZE_MAX);
     if (protocol == DI_MESSAGES) {
         buf_puts(&body, "{\"type\":\"error\",\"error\":{\"type\":\"");
-        buf_puts(&body, messages_error_type(http_status));
+        buf_puts(&body, kind->messages_type);
         buf_puts(&body, "\",\"message\":");
         buf_json_string(&body, message, strlen(message));
         buf_puts(&body, "}}");
     } else {
-        const char *const type = http_status >= 500 ? "internal_error" : "invalid_request_error";
         buf_puts(&body, "{\"error\":{\"message\":");
         buf_json_string(&body, message, strlen(message));
-        buf_printf(&body, ",\"type\":\"%s\",\"param\":null,\"code\":\"%s\"}}", type, type);
+        buf_printf(&body, ",\"type\":\"%s\",\"param\":null,\"code\":\"%s\"}}", kind->type, kind->code);
     }
     const size_t n = body.failed ? 0 : body.size;
     if (capacity > 0) {

@@ -173,6 +173,42 @@ static void errors_have_a_status_and_a_body(void **state)
     assert_string_equal(body, "{\"type\":\"error\",\"error\":{\"type\":\"request_too_large\",\"message\":\"x\"}}");
 }
 
+static void errors_of_a_server_have_types_of_their_own(void **state)
+{
+    (void)state;
+    static const struct {
+        int http_status;
+        const char *messages_type;
+        const char *type;
+        const char *code;
+    } cases[] = {
+        {401, "authentication_error", "authentication_error", "invalid_api_key"},
+        {403, "permission_error", "permission_error", "permission_denied"},
+        {404, "not_found_error", "not_found_error", "not_found"},
+        {405, "invalid_request_error", "invalid_request_error", "method_not_allowed"},
+        {408, "timeout_error", "timeout_error", "request_timeout"},
+        {413, "request_too_large", "invalid_request_error", "request_too_large"},
+        {415, "invalid_request_error", "invalid_request_error", "unsupported_media_type"},
+        {418, "invalid_request_error", "invalid_request_error", "invalid_request_error"},
+        {429, "rate_limit_error", "rate_limit_error", "rate_limit_exceeded"},
+        {502, "api_error", "internal_error", "internal_error"},
+        {503, "overloaded_error", "overloaded_error", "overloaded"},
+        {504, "timeout_error", "timeout_error", "timeout"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char body[512];
+        char expected[512];
+        snprintf(expected, sizeof expected, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":\"x\"}}",
+                 cases[i].messages_type);
+        (void)di_recipe_error_body(DI_MESSAGES, cases[i].http_status, "x", body, sizeof body);
+        assert_string_equal(body, expected);
+        snprintf(expected, sizeof expected, "{\"error\":{\"message\":\"x\",\"type\":\"%s\",\"param\":null,\"code\":\"%s\"}}",
+                 cases[i].type, cases[i].code);
+        (void)di_recipe_error_body(DI_CHAT, cases[i].http_status, "x", body, sizeof body);
+        assert_string_equal(body, expected);
+    }
+}
+
 static void max_tokens_fit_the_context(void **state)
 {
     (void)state;
@@ -221,6 +257,7 @@ int main(void)
         cmocka_unit_test(a_missing_image_token_is_named),
         cmocka_unit_test(a_recipe_checks_what_it_is_given),
         cmocka_unit_test(errors_have_a_status_and_a_body),
+        cmocka_unit_test(errors_of_a_server_have_types_of_their_own),
         cmocka_unit_test(max_tokens_fit_the_context),
     };
     return cmocka_run_group_tests(tests, out_set_up_demo, out_tear_down);
