@@ -3,6 +3,7 @@
 
 #include "core/err.h"
 
+#include <openssl/crypto.h>
 #include <openssl/evp.h>
 
 di_status digest_sha256(const void *data, size_t size, uint8_t out[DIGEST_BYTES], di_error *err)
@@ -16,6 +17,11 @@ di_status digest_sha256(const void *data, size_t size, uint8_t out[DIGEST_BYTES]
         out[i] = digest[i];
     }
     return DI_OK;
+}
+
+bool digest_equal(const uint8_t a[DIGEST_BYTES], const uint8_t b[DIGEST_BYTES])
+{
+    return CRYPTO_memcmp(a, b, DIGEST_BYTES) == 0;
 }
 
 void digest_hex(const uint8_t digest[DIGEST_BYTES], char out[DIGEST_HEX_BYTES])

@@ -8,6 +8,9 @@
 #define DIGEST_HEX_BYTES 65
 
 di_status digest_sha256(const void *data, size_t size, uint8_t out[DIGEST_BYTES], di_error *err);
+/* Takes the same time wherever the two differ. */
+bool digest_equal(const uint8_t a[DIGEST_BYTES], const uint8_t b[DIGEST_BYTES]);
+
 void digest_hex(const uint8_t digest[DIGEST_BYTES], char out[DIGEST_HEX_BYTES]);
 
 #endif

@@ -24,6 +24,21 @@ static void known_digests(void **state)
     }
 }
 
+static void digests_are_compared_byte_by_byte(void **state)
+{
+    (void)state;
+    uint8_t a[DIGEST_BYTES];
+    uint8_t b[DIGEST_BYTES];
+    assert_int_equal(digest_sha256("abc", 3, a, NULL), DI_OK);
+    memcpy(b, a, sizeof b);
+    assert_true(digest_equal(a, b));
+    for (size_t i = 0; i < DIGEST_BYTES; i++) {
+        b[i] ^= 1;
+        assert_false(digest_equal(a, b));
+        b[i] ^= 1;
+    }
+}
+
 static void the_clock_does_not_run_backwards(void **state)
 {
     (void)state;
@@ -40,6 +55,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_digests),
+        cmocka_unit_test(digests_are_compared_byte_by_byte),
         cmocka_unit_test(the_clock_does_not_run_backwards),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
