@@ -99,6 +99,21 @@ bool buf_printf(buf *b, const char *format, ...)
     return true;
 }
 
+bool buf_real(buf *b, double value)
+{
+    char text[40];
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, NULL) == value) {
+            break;
+        }
+    }
+    for (char *p = text; *p != '\0'; p++) {
+        *p = strchr("0123456789+-e", *p) != NULL ? *p : '.';
+    }
+    return buf_puts(b, text);
+}
+
 static bool append_escape(buf *b, unsigned char c)
 {
     switch (c) {

@@ -21,6 +21,9 @@ bool buf_append(buf *b, const void *data, size_t size);
 bool buf_puts(buf *b, const char *text);
 bool buf_printf(buf *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Appends a finite number in the shortest spelling that reads back as the same double, with a point whatever the locale is. */
+bool buf_real(buf *b, double value);
+
 /* Appends text as a JSON string with quotes; escapes controls, quote and backslash; invalid UTF-8 becomes U+FFFD. */
 bool buf_json_string(buf *b, const char *text, size_t size);
 

@@ -11,6 +11,8 @@
 #include "core/file.h"
 #include "core/json.h"
 #include "core/json_scan.h"
+#include "core/log.h"
+#include "core/log_text.h"
 #include "core/metrics.h"
 #include "core/pool.h"
 #include "core/safetensors.h"

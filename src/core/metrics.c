@@ -358,7 +358,8 @@ di_status met_gauge_get(met_registry *r, const met_desc *desc, met_gauge **out, 
     return status;
 }
 
-di_status met_histogram_get(met_registry *r, const met_desc *desc, const double *bounds, size_t n_bounds, met_histogram **out, di_error *err)
+di_status met_histogram_get(met_registry *r, const met_desc *desc, const double *bounds, size_t n_bounds, met_histogram **out,
+                            di_error *err)
 {
     wanted w = {.desc = desc, .kind = HISTOGRAM, .bounds = bounds, .n_bounds = n_bounds};
     void *found = NULL;
@@ -434,24 +435,13 @@ uint64_t met_histogram_count(const met_histogram *h)
 
 /* --- The page ----------------------------------------------------------------------------------------------------------- */
 
-/* The shortest spelling that reads back as the same double, with a point whatever the program's locale is. */
 static void put_double(buf *out, double value)
 {
-    char text[40];
     if (isnan(value) || isinf(value)) {
         buf_puts(out, isnan(value) ? "NaN" : value > 0 ? "+Inf" : "-Inf");
-        return;
+    } else {
+        buf_real(out, value);
     }
-    for (int digits = 15; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, value);
-        if (strtod(text, NULL) == value) {
-            break;
-        }
-    }
-    for (char *p = text; *p != '\0'; p++) {
-        *p = strchr("0123456789+-e", *p) != NULL ? *p : '.';
-    }
-    buf_puts(out, text);
 }
 
 /* An integer, or one of nanoseconds as seconds with no more digits than it takes. */

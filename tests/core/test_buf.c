@@ -12,7 +12,7 @@ static void appends_grow_and_terminate(void **state)
     buf_init(&b, 100000);
     assert_null(b.data);
     for (int i = 0; i < 10000; i++) {
-        assert_true(buf_append(&b, "0123456789" + i % 10, 1));
+        assert_true(buf_append(&b, &"0123456789"[i % 10], 1));
         assert_int_equal(b.data[b.size], '\0');
     }
     assert_int_equal(b.size, 10000);
@@ -90,6 +90,22 @@ static void json_strings_are_escaped(void **state)
     buf_fini(&b);
 }
 
+static void reals_are_short_and_read_back(void **state)
+{
+    (void)state;
+    static const struct {
+        double value;
+        const char *text;
+    } cases[] = {{0, "0"}, {0.1, "0.1"}, {-2.5, "-2.5"}, {1e300, "1e+300"}, {2.0 / 3, "0.6666666666666666"}, {0.1 + 0.2, "0.30000000000000004"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        buf b;
+        buf_init(&b, 100);
+        assert_true(buf_real(&b, cases[i].value));
+        assert_string_equal(b.data, cases[i].text);
+        buf_fini(&b);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -97,6 +113,7 @@ int main(void)
         cmocka_unit_test(the_maximum_is_kept),
         cmocka_unit_test(printf_formats),
         cmocka_unit_test(json_strings_are_escaped),
+        cmocka_unit_test(reals_are_short_and_read_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
