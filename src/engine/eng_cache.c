@@ -8,10 +8,10 @@
 
 _Static_assert(KV_UNIT_TOKENS == MDL_PAGE_TOKENS, "a unit is a page");
 
-di_status eng_cache_init(eng_cache *c, kv_store *store, mdl_runner *r, mdl_seq *seq, di_error *err)
+di_status eng_cache_init(eng_cache *c, kv_store *store, mdl_runner *r, mdl_seq *seq, bool promised, di_error *err)
 {
     *c = (eng_cache){.store = store};
-    c->state = kv_take_state(store, false);
+    c->state = kv_take_state(store, promised);
     if (c->state == NULL) {
         return err_set(err, DI_E_MEMORY, "out of memory: no KV state is left for another sequence (free one, or raise kv_bytes)");
     }
@@ -58,6 +58,7 @@ void eng_cache_fini(eng_cache *c, mdl_seq *seq, bool whole)
     kv_drop(c->store, c->rolling);
     drop_pages(c);
     kv_drop(c->store, c->state);
+    kv_unreserve(c->store, c->promised, 0);
     mdl_seq_fini(seq);
     free(c->pages);
     free(c->salt);
@@ -112,18 +113,42 @@ static void add_page(eng_cache *c, mdl_seq *seq, kv_slot *page)
     mdl_seq_add_page(seq, kv_data(page));
 }
 
+int64_t eng_cache_pages(const mdl_runner *r, int64_t n_tokens)
+{
+    return mdl_runner_layout(r)->page_bytes > 0 ? (n_tokens + KV_UNIT_TOKENS - 1) / KV_UNIT_TOKENS : 0;
+}
+
+di_status eng_cache_list(eng_cache *c, mdl_seq *seq, int64_t n_tokens, di_error *err)
+{
+    return grow_list(c, seq, eng_cache_pages(seq->runner, n_tokens), err);
+}
+
+bool eng_cache_promise(eng_cache *c, int64_t n_pages)
+{
+    const int64_t more = n_pages - c->n_pages - c->promised;
+    if (more > 0 && !kv_reserve(c->store, more, 0)) {
+        return false;
+    }
+    c->promised += more > 0 ? more : 0;
+    return true;
+}
+
+static kv_slot *take_page(eng_cache *c)
+{
+    const bool promised = c->promised > 0;
+    c->promised -= promised;
+    return kv_take_page(c->store, promised);
+}
+
 di_status eng_cache_reserve(eng_cache *c, mdl_seq *seq, int64_t n_tokens, di_error *err)
 {
-    if (mdl_runner_layout(seq->runner)->page_bytes == 0) {
-        return DI_OK;
-    }
-    const int64_t need = (n_tokens + KV_UNIT_TOKENS - 1) / KV_UNIT_TOKENS;
+    const int64_t need = eng_cache_pages(seq->runner, n_tokens);
     const di_status status = grow_list(c, seq, need, err);
     if (status != DI_OK) {
         return status;
     }
     while (c->n_pages < need) {
-        kv_slot *const page = kv_take_page(c->store, false);
+        kv_slot *const page = take_page(c);
         if (page == NULL) {
             return err_set(err, DI_E_MEMORY, "out of memory: no KV page is left for %lld tokens (free a sequence, or raise kv_bytes)",
                            (long long)n_tokens);
@@ -155,6 +180,60 @@ di_status eng_cache_note(eng_cache *c, const int32_t *ids, size_t n, di_error *e
 void eng_cache_forget(eng_cache *c, size_t n)
 {
     c->n_ids -= c->active ? n : 0;
+}
+
+/* ---- forks ---- */
+
+static di_status copy_ids(eng_cache *c, const eng_cache *from, di_error *err)
+{
+    if (!from->active) {
+        return DI_OK;
+    }
+    const di_status status = eng_cache_activate(c, from->salt, from->salt_size, err);
+    return status == DI_OK ? eng_cache_note(c, from->ids, from->n_ids, err) : status;
+}
+
+static void share_pages(eng_cache *c, mdl_seq *seq, const eng_cache *from, const mdl_seq *from_seq)
+{
+    const int64_t whole = from->n_pages > 0 ? from_seq->n_tokens / KV_UNIT_TOKENS : 0;
+    for (int64_t i = 0; i < whole; i++) {
+        (void)kv_hold(from->pages[i]); /* never refused: `from` holds it */
+        add_page(c, seq, from->pages[i]);
+    }
+    for (int64_t i = whole; i < from->n_pages && i * KV_UNIT_TOKENS < from_seq->n_tokens; i++) {
+        kv_slot *const page = take_page(c);
+        mdl_copy_page(seq->runner, kv_data(page), kv_data(from->pages[i]));
+        add_page(c, seq, page);
+    }
+}
+
+di_status eng_cache_fork(eng_cache *c, mdl_seq *seq, const eng_cache *from, const mdl_seq *from_seq, int64_t n_tokens, int64_t promised,
+                         di_error *err)
+{
+    *c = (eng_cache){.store = from->store};
+    mdl_seq_init(from_seq->runner, seq, NULL);
+    di_status status = eng_cache_list(c, seq, n_tokens, err);
+    if (status == DI_OK) {
+        status = copy_ids(c, from, err);
+    }
+    if (status != DI_OK) {
+        eng_cache_fini(c, seq, false);
+        return status;
+    }
+    c->state = kv_take_state(c->store, true);
+    seq->state = kv_data(c->state);
+    c->promised = promised;
+    mdl_copy_state(seq->runner, seq->state, from_seq->state);
+    share_pages(c, seq, from, from_seq);
+    mdl_seq_continue(seq, from_seq);
+    c->publishing = from->publishing;
+    c->n_prompt = from->n_prompt;
+    if (c->publishing && from->unit != NULL) {
+        (void)kv_pin(from->unit); /* never refused: `from` pins it */
+        c->unit = from->unit;
+        c->n_units = from->n_units;
+    }
+    return DI_OK;
 }
 
 /* ---- look-up ---- */

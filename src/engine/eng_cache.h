@@ -21,6 +21,7 @@ typedef struct eng_cache {
     kv_slot **pages;       /* [n_pages] beside the model's list */
     int32_t n_pages;
     int32_t capacity;
+    int64_t promised;      /* pages that may be taken without fail */
     bool active;            /* uses the tree */
     bool publishing;        /* and adds to it */
     char *salt;
@@ -37,15 +38,24 @@ typedef struct eng_cache {
     int64_t cached;         /* tokens that did not have to run */
 } eng_cache;
 
-/* Takes a state. Errors: DI_E_MEMORY. */
-di_status eng_cache_init(eng_cache *c, kv_store *store, mdl_runner *r, mdl_seq *seq, di_error *err);
+/* Takes a state, one that was promised or any other. Errors: DI_E_MEMORY (not of a promised one). */
+di_status eng_cache_init(eng_cache *c, kv_store *store, mdl_runner *r, mdl_seq *seq, bool promised, di_error *err);
 /* `whole`: the sequence ends well, and its last snapshot may be kept. */
 void eng_cache_fini(eng_cache *c, mdl_seq *seq, bool whole);
 
 /* Before the first token. Errors: DI_E_MEMORY. */
 di_status eng_cache_activate(eng_cache *c, const void *salt, size_t size, di_error *err);
 
-/* Pages for n_tokens tokens in all. Errors: DI_E_MEMORY (what was taken stays). */
+/* Lists that never move again until more than n_tokens tokens are reserved. Errors: DI_E_MEMORY. */
+di_status eng_cache_list(eng_cache *c, mdl_seq *seq, int64_t n_tokens, di_error *err);
+
+/* Pages that n_tokens tokens take. */
+int64_t eng_cache_pages(const mdl_runner *r, int64_t n_tokens);
+
+/* Extends the promise to n_pages pages in all, those it has included. False, and nothing changes, when they can't be promised. */
+bool eng_cache_promise(eng_cache *c, int64_t n_pages);
+
+/* Pages for n_tokens tokens in all, promised ones first. Errors: DI_E_MEMORY (what was taken stays). */
 di_status eng_cache_reserve(eng_cache *c, mdl_seq *seq, int64_t n_tokens, di_error *err);
 
 /* Notes tokens that are fed, and takes the last n back. Errors: DI_E_MEMORY. */
@@ -54,6 +64,12 @@ void eng_cache_forget(eng_cache *c, size_t n);
 
 /* Looks up what was noted, the whole prompt, when the cache is in use. *start = tokens that need not run. Errors: DI_E_MEMORY. */
 di_status eng_cache_find(eng_cache *c, mdl_seq *seq, int64_t *start, di_error *err);
+
+/* Makes `c` and `seq` the continuation of another sequence that no pass runs: whole pages are shared, the state and a page that is not
+ * full yet are copied. One state must have been promised, and `promised` pages, of which the copy takes one; the rest stays promised to
+ * `c`. n_tokens as in eng_cache_list. Errors: DI_E_MEMORY (of host lists; the promises are the caller's again). */
+di_status eng_cache_fork(eng_cache *c, mdl_seq *seq, const eng_cache *from, const mdl_seq *from_seq, int64_t n_tokens, int64_t promised,
+                         di_error *err);
 
 /* As before the first token: nothing matched, no pages, nothing noted. */
 void eng_cache_reset(eng_cache *c, mdl_seq *seq);

@@ -7,11 +7,14 @@
 
 di_status di_sequence_new(di_engine *e, di_sequence **out, di_error *err)
 {
+    if (e->scheduled) {
+        return err_set(err, DI_E_STATE, "the engine belongs to a scheduler: submit a task, or open another engine");
+    }
     di_sequence *s = calloc(1, sizeof *s);
     if (s == NULL) {
         return err_memory(err, "sequence", sizeof *s);
     }
-    di_status status = eng_cache_init(&s->cache, e->kv, e->runner, &s->caches, err);
+    di_status status = eng_cache_init(&s->cache, e->kv, e->runner, &s->caches, false, err);
     if (status != DI_OK) {
         free(s);
         return status;

@@ -44,6 +44,7 @@ struct di_engine {
     int64_t max_tokens;
     int32_t n_threads;
     bool traced;
+    bool scheduled;         /* a scheduler has it (scheduler.h) */
     mdl_item *items;        /* [chunk] of the running step */
     di_sequence **in_step;  /* [chunk] */
     float *logits;          /* rows of the running step */

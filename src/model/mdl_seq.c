@@ -50,6 +50,14 @@ void mdl_seq_resume(mdl_seq *seq, const int32_t *ids, int64_t start, int64_t n_f
     seq->n_frozen = n_frozen;
 }
 
+void mdl_seq_continue(mdl_seq *seq, const mdl_seq *from)
+{
+    seq->n_tokens = from->n_tokens;
+    seq->n_frozen = from->n_frozen;
+    seq->n_recent = from->n_recent;
+    memcpy(seq->recent, from->recent, sizeof seq->recent);
+}
+
 /* Engram looks at the last max_ngram compressed ids. */
 void mdl_seq_push_recent(mdl_seq *seq, int32_t id, int32_t max_ngram)
 {
@@ -60,6 +68,7 @@ void mdl_seq_push_recent(mdl_seq *seq, int32_t id, int32_t max_ngram)
 }
 
 void mdl_copy_state(mdl_runner *r, void *dst, const void *src) { r->ops->copy(r->dev, dst, src, r->layout.state_bytes); }
+void mdl_copy_page(mdl_runner *r, void *dst, const void *src) { r->ops->copy(r->dev, dst, src, r->layout.page_bytes); }
 void *mdl_alloc(mdl_runner *r, size_t bytes) { return r->ops->mem_alloc(r->dev, bytes); }
 void mdl_free(mdl_runner *r, void *memory) { r->ops->mem_free(r->dev, memory); }
 

@@ -57,8 +57,12 @@ void mdl_seq_add_page(mdl_seq *seq, uint8_t *page); /* within what was reserved 
  * the tokens, text only. Passes must end at n_frozen. */
 void mdl_seq_resume(mdl_seq *seq, const int32_t *ids, int64_t start, int64_t n_frozen);
 
-/* Copies a state within the device. */
+/* An empty sequence takes over where another one stands whose state and pages its own are copies of. */
+void mdl_seq_continue(mdl_seq *seq, const mdl_seq *from);
+
+/* Copies a state, or a page, within the device. */
 void mdl_copy_state(mdl_runner *r, void *dst, const void *src);
+void mdl_copy_page(mdl_runner *r, void *dst, const void *src);
 void *mdl_alloc(mdl_runner *r, size_t bytes); /* device memory, zeroed, NULL when there is none */
 void mdl_free(mdl_runner *r, void *memory);
 

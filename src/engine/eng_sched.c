@@ -1,0 +1,383 @@
+/* eng_sched.c - the scheduler object, submitting, and the step that ties planning, execution and results together. */
+#include "engine/eng_sched.h"
+
+#include "core/core.h"
+#include "engine/eng_settings.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_RUNNING 256
+#define MAX_RUNNING 65536
+#define DEFAULT_WAITING 100000
+#define DEFAULT_AHEAD 1024
+
+/* ---- opening ---- */
+
+static di_status check_options(const di_engine *e, const di_scheduler_options *o, di_error *err)
+{
+    if (o->on_events == NULL) {
+        return err_set(err, DI_E_ARGUMENT, "on_events is NULL: without it tokens would be lost");
+    }
+    if (o->step_tokens < 0 || o->step_tokens > e->chunk) {
+        return err_set(err, DI_E_ARGUMENT, "step_tokens is %d: must be 0 (default) to the engine's chunk_tokens, %d", o->step_tokens, e->chunk);
+    }
+    if (o->max_running < 0 || o->max_running > MAX_RUNNING) {
+        return err_set(err, DI_E_ARGUMENT, "max_running is %d: must be 0 (default %d) to %d", o->max_running, DEFAULT_RUNNING, MAX_RUNNING);
+    }
+    if (o->max_waiting < 0 || o->ahead_tokens < 0) {
+        return err_set(err, DI_E_ARGUMENT, "%s is negative: 0 is the default", o->max_waiting < 0 ? "max_waiting" : "ahead_tokens");
+    }
+    if (e->first != NULL || e->scheduled || e->traced) {
+        return err_set(err, DI_E_STATE, "the engine has sequences, a scheduler or a trace: a scheduler needs one of its own");
+    }
+    return DI_OK;
+}
+
+static di_status alloc_pass(const di_scheduler *s, eng_pass *p, di_error *err)
+{
+    const size_t rows = (size_t)s->step_tokens;
+    p->parts = ar_calloc(rows, sizeof *p->parts);
+    p->ids = ar_calloc(rows, sizeof *p->ids);
+    p->items = ar_calloc(rows, sizeof *p->items);
+    p->results = ar_calloc((size_t)s->max_running, sizeof *p->results);
+    return p->parts != NULL && p->ids != NULL && p->items != NULL && p->results != NULL
+               ? DI_OK
+               : err_memory(err, "passes of the scheduler", rows * sizeof *p->parts);
+}
+
+static di_status alloc_buffers(di_scheduler *s, di_error *err)
+{
+    size_t bytes = 0;
+    if (!ar_mul((size_t)s->max_running, (size_t)s->engine->c->vocab * sizeof(float), &bytes)) {
+        return err_memory(err, "logits of the scheduler", SIZE_MAX);
+    }
+    s->ready = ar_calloc((size_t)s->max_running, sizeof *s->ready);
+    s->logits = malloc(bytes); /* of a large vocabulary mostly never touched */
+    if (s->ready == NULL || s->logits == NULL) {
+        return err_memory(err, "logits of the scheduler", bytes);
+    }
+    const di_status status = alloc_pass(s, &s->passes[0], err);
+    return status == DI_OK ? alloc_pass(s, &s->passes[1], err) : status;
+}
+
+di_status di_scheduler_new(di_engine *engine, const di_scheduler_options *o, di_scheduler **out, di_error *err)
+{
+    di_status status = check_options(engine, o, err);
+    if (status != DI_OK) {
+        return status;
+    }
+    di_scheduler *const s = calloc(1, sizeof *s);
+    if (s == NULL) {
+        return err_memory(err, "scheduler", sizeof *s);
+    }
+    s->engine = engine;
+    s->on_events = o->on_events;
+    s->user = o->user;
+    s->script = o->script;
+    s->script_user = o->script_user;
+    s->step_tokens = o->step_tokens > 0 ? o->step_tokens : engine->chunk;
+    s->max_running = o->max_running > 0 ? o->max_running : DEFAULT_RUNNING;
+    s->max_waiting = o->max_waiting > 0 ? o->max_waiting : DEFAULT_WAITING;
+    s->ahead = o->ahead_tokens > 0 ? o->ahead_tokens : DEFAULT_AHEAD;
+    s->next_deadline = INT64_MAX;
+    s->plan = &s->passes[0];
+    status = alloc_buffers(s, err);
+    engine->scheduled = true;
+    if (status == DI_OK) {
+        status = eng_exec_start(s, err);
+    }
+    if (status != DI_OK) {
+        di_scheduler_free(s);
+        return status;
+    }
+    *out = s;
+    return DI_OK;
+}
+
+static void free_pass(eng_pass *p)
+{
+    free(p->parts);
+    free(p->ids);
+    free(p->items);
+    free(p->results);
+}
+
+static void free_ended(di_scheduler *s)
+{
+    while (s->ended != NULL) {
+        di_task *const task = s->ended;
+        s->ended = task->next;
+        s->events_needed -= (size_t)task->n + 1;
+        eng_retire_free(task);
+    }
+}
+
+void di_scheduler_free(di_scheduler *s)
+{
+    if (s == NULL) {
+        return;
+    }
+    if (s->flight != NULL) {
+        eng_exec_wait(s);
+        eng_retire_pass(s, s->flight);
+    }
+    while (s->first != NULL) {
+        s->n_events = 0; /* nobody is told */
+        eng_retire_ask(s->first, 0, s->first->n, DI_TASK_CANCELLED);
+        eng_retire_marked(s);
+    }
+    free_ended(s);
+    eng_exec_stop(s);
+    eng_queue_fini(s);
+    free_pass(&s->passes[0]);
+    free_pass(&s->passes[1]);
+    free(s->ready);
+    free(s->logits);
+    free(s->events);
+    s->engine->scheduled = false;
+    free(s);
+}
+
+/* ---- submitting ---- */
+
+static di_status check_task(const di_scheduler *s, const di_task_options *o, di_error *err)
+{
+    const int32_t vocab = s->engine->c->vocab;
+    const int32_t n = o->n != 0 ? o->n : 1;
+    if (n < 1 || n > DI_MAX_CHOICES || n > s->max_running) {
+        return err_set(err, DI_E_ARGUMENT, "n is %d: must be from 1 to %d", n, DI_MAX_CHOICES < s->max_running ? DI_MAX_CHOICES : s->max_running);
+    }
+    if (o->n_prompt == 0) {
+        return err_set(err, DI_E_ARGUMENT, "the prompt is empty: at least one token is needed");
+    }
+    if (o->max_tokens < 0) {
+        return err_set(err, DI_E_ARGUMENT, "max_tokens is %lld: must be at least 1", (long long)o->max_tokens);
+    }
+    if (o->tenant != NULL && strlen(o->tenant) > DI_MAX_TENANT_BYTES) {
+        return err_set(err, DI_E_ARGUMENT, "tenant has %zu bytes: at most %d", strlen(o->tenant), DI_MAX_TENANT_BYTES);
+    }
+    if (o->n_prompt >= (size_t)s->engine->max_tokens) {
+        return err_set(err, DI_E_LIMIT, "the prompt has %zu tokens, and the context %lld: no room is left for an answer", o->n_prompt,
+                       (long long)s->engine->max_tokens);
+    }
+    for (size_t i = 0; i < o->n_prompt; i++) {
+        if (o->prompt[i] < 0 || o->prompt[i] >= vocab) {
+            return err_set(err, DI_E_ARGUMENT, "token %zu of the prompt has id %d: the vocabulary is 0..%d", i, o->prompt[i], vocab - 1);
+        }
+    }
+    return s->n_waiting < s->max_waiting ? DI_OK : err_set(err, DI_E_LIMIT, "the queue is full: %lld tasks wait", (long long)s->n_waiting);
+}
+
+/* Longest output of each of n choices that the whole KV memory can hold; the prompt's whole pages are shared. */
+static int64_t memory_tokens(const di_scheduler *s, int64_t n_prompt, int32_t n)
+{
+    kv_counters k;
+    kv_get_counters(s->engine->kv, &k);
+    if (k.states_used + k.states_cached + k.states_free + k.states_absent < n) {
+        return 0;
+    }
+    if (eng_cache_pages(s->engine->runner, 1) == 0) {
+        return s->engine->max_tokens - n_prompt;
+    }
+    const int64_t shared = n_prompt / KV_UNIT_TOKENS;
+    const int64_t pages = k.pages_used + k.pages_cached + k.pages_free + k.pages_absent - shared;
+    return pages > 0 ? (shared + pages / n) * KV_UNIT_TOKENS - n_prompt : 0;
+}
+
+static di_status limit_length(const di_scheduler *s, di_task *task, int64_t asked, di_error *err)
+{
+    const int64_t context = s->engine->max_tokens - task->n_prompt;
+    const int64_t memory = memory_tokens(s, task->n_prompt, task->n);
+    const int64_t most = context < memory ? context : memory;
+    if (most < 1) {
+        return err_set(err, DI_E_LIMIT, "KV memory is too small for %d choices behind a prompt of %lld tokens (raise kv_bytes)", task->n,
+                       (long long)task->n_prompt);
+    }
+    task->max_tokens = asked > 0 && asked < most ? asked : most;
+    return DI_OK;
+}
+
+static di_status room_for_events(di_scheduler *s, int32_t n, di_error *err)
+{
+    const size_t need = s->events_needed + (size_t)n + 1;
+    if (need > s->events_capacity) {
+        const size_t capacity = need * 2;
+        di_task_event *const events = realloc(s->events, capacity * sizeof *events);
+        if (events == NULL) {
+            return err_memory(err, "events of the scheduler", capacity * sizeof *events);
+        }
+        s->events = events;
+        s->events_capacity = capacity;
+    }
+    return DI_OK;
+}
+
+static di_status new_task(di_scheduler *s, const di_task_options *o, di_task **out, di_error *err)
+{
+    const int32_t n = o->n != 0 ? o->n : 1;
+    di_sampling sampling;
+    di_sampling_default(&sampling);
+    di_task *const task = calloc(1, sizeof *task + (size_t)n * sizeof task->choices[0]);
+    if (task == NULL) {
+        return err_memory(err, "task", sizeof *task + (size_t)n * sizeof task->choices[0]);
+    }
+    *out = task;
+    task->scheduler = s;
+    task->user = o->user;
+    task->n_prompt = (int64_t)o->n_prompt;
+    task->priority = o->priority;
+    task->queue_deadline = o->queue_deadline;
+    task->deadline = o->deadline;
+    task->no_cache = o->no_cache;
+    task->n = n;
+    task->n_live = n;
+    for (int32_t i = 0; i < n; i++) {
+        task->choices[i].task = task;
+        task->choices[i].index = i;
+    }
+    di_status status = eng_settings_init(&task->sampling, o->sampling != NULL ? o->sampling : &sampling, s->engine->c->vocab, err);
+    if (status != DI_OK) {
+        task->sampling = (di_sampling){.bias = NULL};
+        return status;
+    }
+    task->prompt = ar_calloc(o->n_prompt, sizeof *task->prompt);
+    if (task->prompt == NULL) {
+        return err_memory(err, "prompt", o->n_prompt * sizeof *task->prompt);
+    }
+    memcpy(task->prompt, o->prompt, o->n_prompt * sizeof *task->prompt);
+    return limit_length(s, task, o->max_tokens, err);
+}
+
+di_status di_task_submit(di_scheduler *s, const di_task_options *o, di_task **out, di_error *err)
+{
+    di_task *task = NULL;
+    di_status status = check_task(s, o, err);
+    if (status == DI_OK) {
+        status = new_task(s, o, &task, err);
+    }
+    if (status != DI_OK) {
+        goto out;
+    }
+    task->tenant = eng_queue_tenant(s, o->tenant != NULL ? o->tenant : "", true);
+    if (task->tenant == NULL) {
+        status = err_memory(err, "tenant", sizeof *task->tenant);
+        goto out;
+    }
+    if (task->tenant->state == DI_TENANT_DRAINING) {
+        status = err_set(err, DI_E_STATE, "tenant '%s' is draining: no new tasks are taken", task->tenant->name);
+        goto out;
+    }
+    status = room_for_events(s, task->n, err);
+    if (status != DI_OK) {
+        goto out;
+    }
+    s->events_needed += (size_t)task->n + 1;
+    task->arrival = ++s->n_arrivals;
+    s->stats.n_submitted++;
+    eng_queue_add(s, task);
+    if (s->refused && eng_queue_next(s) == task) {
+        s->refused = false; /* it was another one that did not fit */
+    }
+    *out = task;
+    task = NULL;
+out:
+    if (task != NULL) {
+        eng_retire_free(task);
+    }
+    return status;
+}
+
+void di_task_cancel(di_task *task) { eng_retire_ask(task, 0, task->n, DI_TASK_CANCELLED); }
+
+void di_task_cancel_choice(di_task *task, int32_t choice)
+{
+    if (choice >= 0 && choice < task->n) {
+        eng_retire_ask(task, choice, 1, DI_TASK_CANCELLED);
+    }
+}
+
+/* ---- the step ---- */
+
+static void expire_waiting(di_scheduler *s, di_task *task)
+{
+    (void)s;
+    eng_retire_ask(task, 0, task->n, DI_TASK_DEADLINE);
+}
+
+static void expire(di_scheduler *s)
+{
+    const int64_t now = clock_now_ns();
+    eng_queue_expire(s, now, expire_waiting);
+    for (di_task *task = s->first; task != NULL; task = task->next) {
+        if (task->deadline > 0 && task->deadline <= now) {
+            eng_retire_ask(task, 0, task->n, DI_TASK_DEADLINE);
+        }
+    }
+}
+
+static void count_pass(di_scheduler *s, const eng_pass *p, di_step_info *info)
+{
+    for (int32_t i = 0; i < p->n_parts; i++) {
+        info->n_tokens += p->parts[i].n;
+        info->n_prefill += p->parts[i].prefill ? p->parts[i].n : 0;
+    }
+    s->stats.n_steps++;
+    s->stats.prefill_tokens += info->n_prefill;
+    s->stats.decode_tokens += info->n_tokens - info->n_prefill;
+    s->stats.execute_ns += p->ended_ns - p->began_ns;
+}
+
+static void take_in(di_scheduler *s, di_step_info *info)
+{
+    eng_exec_wait(s);
+    eng_pass *const done = s->flight;
+    s->flight = NULL;
+    count_pass(s, done, info);
+    eng_retire_pass(s, done);
+    eng_retire_marked(s);
+}
+
+static void hand_out(di_scheduler *s)
+{
+    if (s->n_events > 0) {
+        s->on_events(s->user, s->events, s->n_events);
+        s->n_events = 0;
+    }
+    free_ended(s);
+}
+
+di_status di_scheduler_step(di_scheduler *s, di_step_info *info, di_error *err)
+{
+    const int64_t began = clock_now_ns();
+    (void)err;
+    *info = (di_step_info){.n_tokens = 0};
+    expire(s);
+    eng_retire_marked(s);
+    eng_plan_next(s);
+    const int64_t planned = clock_now_ns();
+    const eng_pass *const before = s->flight;
+    if (before != NULL) {
+        take_in(s, info);
+    }
+    if (eng_plan_settle(s)) {
+        s->flight = s->plan;
+        s->plan = s->plan == &s->passes[0] ? &s->passes[1] : &s->passes[0];
+        eng_exec_submit(s, s->flight);
+    }
+    const int64_t submitted = clock_now_ns();
+    hand_out(s);
+    s->stats.schedule_ns += before != NULL ? submitted - (before->ended_ns > began ? before->ended_ns : began) : 0;
+    s->stats.plan_ns += planned - began + clock_now_ns() - submitted;
+    info->idle = s->flight == NULL && s->n_running == 0 && (s->n_waiting == 0 || eng_queue_next(s) == NULL);
+    info->next_deadline = s->next_deadline != INT64_MAX ? s->next_deadline : 0;
+    return DI_OK;
+}
+
+void di_scheduler_get_stats(const di_scheduler *s, di_scheduler_stats *out)
+{
+    *out = s->stats;
+    out->n_waiting = s->n_waiting;
+    out->n_running = s->n_running;
+    out->n_choices = s->n_choices;
+}

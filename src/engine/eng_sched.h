@@ -1,0 +1,226 @@
+/* eng_sched.h - inside the scheduler (<deepinfer/scheduler.h>): tasks, choices, passes, tenants.
+ *
+ *   eng_queue_*    tenants and their waiting tasks            eng_sched_queue.c
+ *   eng_plan_*     admission, memory, the next pass           eng_sched_plan.c
+ *   eng_exec_*     the executor's thread: pass and sampling   eng_sched_exec.c
+ *   eng_retire_*   what a pass did to its choices             eng_sched_retire.c
+ *
+ * Threads: everything belongs to the thread that calls the scheduler, but for the pass that was handed to the executor and, of the
+ * choices in it, `seq.n_tokens`, `seq.recent`, state and pages; the scheduler keeps its own count in `position`. Two passes take turns:
+ * one runs, the other is planned or its results are handed out. Between two passes, with the executor waiting, results are taken in:
+ * units published, snapshots and forks copied, memory of ended choices freed (serving.md 9: free only after the running step). */
+#ifndef ENGINE_ENG_SCHED_H
+#define ENGINE_ENG_SCHED_H
+
+#include "core/pool.h"
+#include "engine/engine_int.h"
+
+#include <deepinfer/scheduler.h>
+
+#include <pthread.h>
+
+typedef enum eng_phase {
+    ENG_WAITING, /* its task is in the queue */
+    ENG_JOINING, /* waits for the task's first sequence to have run the prompt */
+    ENG_PREFILL, /* tokens up to `goal` are known */
+    ENG_DECODE,  /* each next token is sampled */
+    ENG_ENDED
+} eng_phase;
+
+typedef struct eng_choice {
+    di_task *task;
+    int32_t index;
+    eng_phase phase;
+    bool in_flight; /* has rows in the running pass */
+    di_task_end cancelled; /* how it shall end, RUNNING = not asked for */
+    bool has_cache; /* `seq` and `cache` are set up */
+    mdl_seq seq;
+    eng_cache cache;
+    eng_sampler *sampler; /* while it runs */
+    int64_t position;     /* tokens in passes that were planned */
+    int64_t goal;         /* of PREFILL */
+    int64_t n_coming;     /* tokens of passes that are planned or run */
+    int32_t *out;         /* [n_out] sampled so far */
+    int64_t n_out;
+    int64_t out_capacity;
+    int64_t join_pages;   /* promised for when it joins */
+} eng_choice;
+
+typedef struct eng_tenant eng_tenant;
+
+struct di_task {
+    di_scheduler *scheduler;
+    di_task *next; /* in the queue of its tenant, among running tasks, or among ended ones */
+    di_task *previous;
+    eng_tenant *tenant;
+    void *user;
+    di_sampling sampling; /* owned (eng_settings.h); the seed is that of choice 0 */
+    int32_t *prompt; /* [n_prompt] */
+    int64_t n_prompt;
+    int64_t max_tokens;
+    int32_t priority;
+    int64_t queue_deadline;
+    int64_t deadline;
+    uint64_t arrival;   /* order of submits */
+    uint64_t admission; /* order of first admissions, 0 = never */
+    bool no_cache;
+    bool waiting;       /* in the queue */
+    bool preempting;    /* not planned any more, leaves when nothing of it is in flight */
+    bool marked;        /* in the list of tasks with something cancelled */
+    di_task *next_marked;
+    int32_t n;
+    int32_t n_live;     /* choices that have not ended */
+    eng_choice choices[];
+};
+
+struct eng_tenant {
+    eng_tenant *next_hash;
+    eng_tenant *next;        /* among those with waiting tasks */
+    eng_tenant *previous;
+    di_task *first;          /* waiting: higher priority, then earlier arrival */
+    di_task *last;
+    di_tenant_state state;
+    double weight;
+    double service;          /* virtual tokens (scheduler.h) */
+    int64_t n_waiting;
+    int64_t n_running;
+    int64_t prompt_tokens;
+    int64_t generated_tokens;
+    uint64_t hash;
+    size_t salt_size;        /* of the name, without NUL */
+    char name[];
+};
+
+/* Rows of one choice in a pass. */
+typedef struct eng_part {
+    eng_choice *choice;
+    int32_t n;
+    int32_t ids_at;      /* in the pass's ids */
+    int64_t end;         /* position behind it */
+    int64_t n_after;     /* mdl_item */
+    bool prefill;
+    bool joins;          /* the end of a prompt that other choices wait for */
+    int32_t first_result;
+    int32_t n_results;   /* sampled from its last row: one, or one for each choice that joins */
+} eng_part;
+
+typedef struct eng_result {
+    eng_choice *choice;
+    int32_t row;         /* of the logits */
+    int64_t position;
+    di_status status;
+    di_sample sample;
+} eng_result;
+
+typedef struct eng_pass {
+    eng_part *parts;     /* [step_tokens] */
+    int32_t n_parts;
+    int32_t *ids;        /* [step_tokens] */
+    int32_t n_ids;
+    int32_t n_prefill;
+    mdl_item *items;     /* [step_tokens], made when the pass is handed over */
+    int32_t n_items;
+    eng_result *results; /* [max_running] */
+    int32_t n_results;
+    int32_t n_rows;      /* of logits */
+    di_status status;
+    di_error err;        /* of the pass, or of the first result that failed */
+    int64_t began_ns;
+    int64_t ended_ns;
+} eng_pass;
+
+typedef struct eng_executor {
+    pthread_t thread;
+    bool started;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    eng_pass *pass; /* guarded: to run, NULL when it is done */
+    bool quit;
+    pool *sampling; /* NULL: one thread */
+} eng_executor;
+
+#define ENG_TENANT_BUCKETS 1024
+
+struct di_scheduler {
+    di_engine *engine;
+    di_task_event_fn on_events;
+    void *user;
+    di_script_fn script;
+    void *script_user;
+    int32_t step_tokens;
+    int32_t max_running;
+    int64_t max_waiting;
+    int32_t ahead;
+    float *logits; /* [max_running, vocab], executor */
+    eng_executor exec;
+    eng_pass passes[2];
+    eng_pass *flight; /* runs; NULL = nothing */
+    eng_pass *plan;
+    /* queue */
+    eng_tenant *buckets[ENG_TENANT_BUCKETS];
+    int64_t n_tenants;
+    eng_tenant *waiting; /* tenants with waiting tasks */
+    int64_t n_waiting;
+    int64_t next_deadline; /* no waiting task has an earlier one; INT64_MAX = none */
+    double service_floor;  /* of the tenant that was served last */
+    /* running: by rank */
+    di_task *first;
+    di_task *last;
+    int64_t n_running;
+    int32_t n_choices;
+    int32_t n_preempting;
+    int32_t turn;         /* decode rows that the last pass left out start here */
+    eng_choice **ready;   /* [max_running] scratch of planning */
+    uint64_t n_arrivals;
+    uint64_t n_admissions;
+    uint64_t freed;        /* grows with everything that gives memory back */
+    uint64_t refused_at;   /* `freed` when an admission was refused; admission waits for more */
+    bool refused;
+    di_task *marked;
+    di_task *ended;        /* to be freed behind the callback */
+    di_task_event *events; /* [events_capacity] */
+    size_t n_events;
+    size_t events_capacity;
+    size_t events_needed;  /* that one step can produce at most, with all tasks there are */
+    di_scheduler_stats stats;
+};
+
+/* ---- queue ---- */
+
+eng_tenant *eng_queue_tenant(di_scheduler *s, const char *name, bool make); /* NULL: not there, or no memory */
+void eng_queue_add(di_scheduler *s, di_task *task);
+void eng_queue_remove(di_scheduler *s, di_task *task);
+/* The task that is next, by priority, service, arrival; NULL = none may go. */
+di_task *eng_queue_next(const di_scheduler *s);
+/* Calls fn for each waiting task whose deadline has passed. fn may take it out of the queue. */
+void eng_queue_expire(di_scheduler *s, int64_t now, void (*fn)(di_scheduler *s, di_task *task));
+void eng_queue_charge(eng_tenant *tenant, double tokens);
+void eng_queue_fini(di_scheduler *s);
+
+/* ---- planning ---- */
+
+void eng_plan_next(di_scheduler *s); /* fills s->plan */
+/* Takes what has ended or was preempted meanwhile out of the plan, fills in sampled ids, makes the items. False: nothing is left. */
+bool eng_plan_settle(di_scheduler *s);
+
+/* ---- executor ---- */
+
+di_status eng_exec_start(di_scheduler *s, di_error *err);
+void eng_exec_stop(di_scheduler *s);
+void eng_exec_submit(di_scheduler *s, eng_pass *pass);
+void eng_exec_wait(di_scheduler *s);
+
+/* ---- retiring ---- */
+
+void eng_retire_pass(di_scheduler *s, eng_pass *pass);
+/* Ends a choice that is not in flight, with an event. */
+void eng_retire_choice(di_scheduler *s, eng_choice *choice, di_task_end end, const di_sample *sample, const di_error *error);
+/* Back into the queue, at once or when the running pass has retired. */
+void eng_retire_preempt(di_scheduler *s, di_task *task);
+/* Ends what was cancelled and is not in flight. */
+void eng_retire_marked(di_scheduler *s);
+/* Asks for an end of the choices that have not ended. */
+void eng_retire_ask(di_task *task, int32_t first, int32_t n, di_task_end end);
+void eng_retire_free(di_task *task);
+
+#endif

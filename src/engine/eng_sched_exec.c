@@ -1,0 +1,162 @@
+/* eng_sched_exec.c - the executor: a thread that runs one pass after the other, sampling included.
+ *
+ * Sampled ids go into the pass's results; the scheduler puts them into the next pass. Each result depends on its own row and choice, so
+ * sampling is split over threads when there is enough of it. */
+#include "core/core.h"
+#include "engine/eng_sched.h"
+
+#include <string.h>
+
+#define PARALLEL_LOGITS (1 << 16) /* fewer are sampled by one thread */
+
+/* ---- one pass ---- */
+
+typedef struct sampling {
+    eng_pass *pass;
+    const float *logits;
+    size_t vocab;
+} sampling;
+
+static void sample_range(void *arg, size_t begin, size_t end, int thread)
+{
+    const sampling *const all = arg;
+    (void)thread;
+    for (size_t i = begin; i < end; i++) {
+        eng_result *const r = &all->pass->results[i];
+        if (r->choice != NULL && r->choice->sampler != NULL) {
+            r->status = eng_sampler_choose(r->choice->sampler, all->logits + (size_t)r->row * all->vocab, r->position, NULL, &r->sample, NULL);
+        }
+    }
+}
+
+/* Messages are made by asking again: failures are rare, and threads need no place for them. */
+static void sample_all(di_scheduler *s, eng_pass *p)
+{
+    sampling all = {.pass = p, .logits = s->logits, .vocab = (size_t)s->engine->c->vocab};
+    const size_t n = (size_t)p->n_results;
+    if (n * all.vocab >= PARALLEL_LOGITS) {
+        pool_run(s->exec.sampling, n, sample_range, &all);
+    } else {
+        sample_range(&all, 0, n, 0);
+    }
+    for (int32_t i = 0; i < p->n_results; i++) {
+        eng_result *const r = &p->results[i];
+        if (r->choice != NULL && r->status != DI_OK) {
+            (void)eng_sampler_choose(r->choice->sampler, s->logits + (size_t)r->row * all.vocab, r->position, NULL, &r->sample, &p->err);
+        }
+    }
+}
+
+static void run_script(di_scheduler *s, eng_pass *p)
+{
+    for (int32_t i = 0; i < p->n_items; i++) {
+        p->items[i].seq->n_tokens += p->items[i].n;
+    }
+    for (int32_t i = 0; i < p->n_results; i++) {
+        eng_result *const r = &p->results[i];
+        const eng_choice *const c = r->choice;
+        if (c != NULL) {
+            const di_task *const task = c->task;
+            r->sample = (di_sample){.id = s->script(s->script_user, task->user, c->index, r->position - task->n_prompt)};
+            for (size_t k = 0; k < task->sampling.n_stop_ids; k++) {
+                r->sample.is_stop = r->sample.is_stop || task->sampling.stop_ids[k] == r->sample.id;
+            }
+        }
+    }
+}
+
+static void run_pass(di_scheduler *s, eng_pass *p)
+{
+    p->began_ns = clock_now_ns();
+    if (s->script != NULL) {
+        run_script(s, p);
+    } else {
+        int32_t n_rows = 0;
+        p->status = mdl_forward(s->engine->runner, p->items, p->n_items, s->logits, &n_rows, &p->err);
+        if (p->status == DI_OK && n_rows != p->n_rows) {
+            p->status = err_set(&p->err, DI_E_INTERNAL, "a pass gave %d rows of logits in place of %d", n_rows, p->n_rows);
+        }
+        if (p->status == DI_OK) {
+            sample_all(s, p);
+        }
+    }
+    p->ended_ns = clock_now_ns();
+}
+
+/* ---- the thread ---- */
+
+static void *executor_main(void *arg)
+{
+    di_scheduler *const s = arg;
+    eng_executor *const e = &s->exec;
+    pthread_mutex_lock(&e->mutex);
+    for (;;) {
+        while (e->pass == NULL && !e->quit) {
+            pthread_cond_wait(&e->changed, &e->mutex);
+        }
+        if (e->pass == NULL) {
+            break;
+        }
+        eng_pass *const pass = e->pass;
+        pthread_mutex_unlock(&e->mutex);
+        run_pass(s, pass);
+        pthread_mutex_lock(&e->mutex);
+        e->pass = NULL;
+        pthread_cond_broadcast(&e->changed);
+    }
+    pthread_mutex_unlock(&e->mutex);
+    return NULL;
+}
+
+di_status eng_exec_start(di_scheduler *s, di_error *err)
+{
+    eng_executor *const e = &s->exec;
+    pthread_mutex_init(&e->mutex, NULL);
+    pthread_cond_init(&e->changed, NULL);
+    if (s->engine->n_threads > 1 && s->script == NULL) {
+        const di_status status = pool_new(s->engine->n_threads, &e->sampling, err);
+        if (status != DI_OK) {
+            return status;
+        }
+    }
+    const int failed = pthread_create(&e->thread, NULL, executor_main, s);
+    if (failed != 0) {
+        return err_set_errno(err, failed, "thread of the executor");
+    }
+    e->started = true;
+    return DI_OK;
+}
+
+void eng_exec_stop(di_scheduler *s)
+{
+    eng_executor *const e = &s->exec;
+    if (e->started) {
+        pthread_mutex_lock(&e->mutex);
+        e->quit = true;
+        pthread_cond_broadcast(&e->changed);
+        pthread_mutex_unlock(&e->mutex);
+        pthread_join(e->thread, NULL);
+    }
+    pthread_mutex_destroy(&e->mutex);
+    pthread_cond_destroy(&e->changed);
+    pool_free(e->sampling);
+}
+
+void eng_exec_submit(di_scheduler *s, eng_pass *pass)
+{
+    eng_executor *const e = &s->exec;
+    pthread_mutex_lock(&e->mutex);
+    e->pass = pass;
+    pthread_cond_broadcast(&e->changed);
+    pthread_mutex_unlock(&e->mutex);
+}
+
+void eng_exec_wait(di_scheduler *s)
+{
+    eng_executor *const e = &s->exec;
+    pthread_mutex_lock(&e->mutex);
+    while (e->pass != NULL) {
+        pthread_cond_wait(&e->changed, &e->mutex);
+    }
+    pthread_mutex_unlock(&e->mutex);
+}
