@@ -1,10 +1,11 @@
-/* digest.c - see digest.h. The only file that sees OpenSSL's digest interface. */
+/* digest.c - see digest.h. */
 #include "core/digest.h"
 
 #include "core/err.h"
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
+#include <xxhash.h>
 
 di_status digest_sha256(const void *data, size_t size, uint8_t out[DIGEST_BYTES], di_error *err)
 {
@@ -23,6 +24,8 @@ bool digest_equal(const uint8_t a[DIGEST_BYTES], const uint8_t b[DIGEST_BYTES])
 {
     return CRYPTO_memcmp(a, b, DIGEST_BYTES) == 0;
 }
+
+uint64_t digest_hash(const void *data, size_t size, uint64_t seed) { return XXH3_64bits_withSeed(data, size, seed); }
 
 void digest_hex(const uint8_t digest[DIGEST_BYTES], char out[DIGEST_HEX_BYTES])
 {

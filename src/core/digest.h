@@ -1,4 +1,4 @@
-/* digest.h - SHA-256 (wraps OpenSSL). */
+/* digest.h - SHA-256 (wraps OpenSSL), and a hash for tables (wraps xxHash). */
 #ifndef CORE_DIGEST_H
 #define CORE_DIGEST_H
 
@@ -12,5 +12,8 @@ di_status digest_sha256(const void *data, size_t size, uint8_t out[DIGEST_BYTES]
 bool digest_equal(const uint8_t a[DIGEST_BYTES], const uint8_t b[DIGEST_BYTES]);
 
 void digest_hex(const uint8_t digest[DIGEST_BYTES], char out[DIGEST_HEX_BYTES]);
+
+/* For hash tables (XXH3). Names that outsiders choose need a seed that they don't know. */
+uint64_t digest_hash(const void *data, size_t size, uint64_t seed);
 
 #endif

@@ -20,7 +20,8 @@ static di_status check_options(const di_engine *e, const di_scheduler_options *o
         return err_set(err, DI_E_ARGUMENT, "on_events is NULL: without it tokens would be lost");
     }
     if (o->step_tokens < 0 || o->step_tokens > e->chunk) {
-        return err_set(err, DI_E_ARGUMENT, "step_tokens is %d: must be 0 (default) to the engine's chunk_tokens, %d", o->step_tokens, e->chunk);
+        return err_set(err, DI_E_ARGUMENT, "step_tokens is %d: must be 0 (default) to the engine's chunk_tokens, %d", o->step_tokens,
+                       e->chunk);
     }
     if (o->max_running < 0 || o->max_running > MAX_RUNNING) {
         return err_set(err, DI_E_ARGUMENT, "max_running is %d: must be 0 (default %d) to %d", o->max_running, DEFAULT_RUNNING, MAX_RUNNING);
@@ -81,6 +82,7 @@ di_status di_scheduler_new(di_engine *engine, const di_scheduler_options *o, di_
     s->max_waiting = o->max_waiting > 0 ? o->max_waiting : DEFAULT_WAITING;
     s->ahead = o->ahead_tokens > 0 ? o->ahead_tokens : DEFAULT_AHEAD;
     s->next_deadline = INT64_MAX;
+    s->seed = (uint64_t)clock_now_ns() * UINT64_C(0x9E3779B97F4A7C15) ^ (uint64_t)(uintptr_t)s;
     s->plan = &s->passes[0];
     status = alloc_buffers(s, err);
     engine->scheduled = true;
@@ -145,8 +147,9 @@ static di_status check_task(const di_scheduler *s, const di_task_options *o, di_
 {
     const int32_t vocab = s->engine->c->vocab;
     const int32_t n = o->n != 0 ? o->n : 1;
-    if (n < 1 || n > DI_MAX_CHOICES || n > s->max_running) {
-        return err_set(err, DI_E_ARGUMENT, "n is %d: must be from 1 to %d", n, DI_MAX_CHOICES < s->max_running ? DI_MAX_CHOICES : s->max_running);
+    const int32_t most = DI_MAX_CHOICES < s->max_running ? DI_MAX_CHOICES : s->max_running;
+    if (n < 1 || n > most) {
+        return err_set(err, DI_E_ARGUMENT, "n is %d: must be from 1 to %d", n, most);
     }
     if (o->n_prompt == 0) {
         return err_set(err, DI_E_ARGUMENT, "the prompt is empty: at least one token is needed");

@@ -158,6 +158,7 @@ struct di_scheduler {
     eng_pass *plan;
     /* queue */
     eng_tenant *buckets[ENG_TENANT_BUCKETS];
+    uint64_t seed; /* of their hash */
     int64_t n_tenants;
     eng_tenant *waiting; /* tenants with waiting tasks */
     int64_t n_waiting;

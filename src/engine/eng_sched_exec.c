@@ -24,7 +24,8 @@ static void sample_range(void *arg, size_t begin, size_t end, int thread)
     for (size_t i = begin; i < end; i++) {
         eng_result *const r = &all->pass->results[i];
         if (r->choice != NULL && r->choice->sampler != NULL) {
-            r->status = eng_sampler_choose(r->choice->sampler, all->logits + (size_t)r->row * all->vocab, r->position, NULL, &r->sample, NULL);
+            const float *const row = all->logits + (size_t)r->row * all->vocab;
+            r->status = eng_sampler_choose(r->choice->sampler, row, r->position, NULL, &r->sample, NULL);
         }
     }
 }

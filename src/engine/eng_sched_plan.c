@@ -303,8 +303,8 @@ static void refuse(di_scheduler *s, di_task *task)
     }
 }
 
-/* In strict order, so that a large task is not passed by small ones for ever. A refused admission is tried again only when memory was given
- * back: what is looked up twice would count twice. */
+/* In strict order, so that a large task is not passed by small ones for ever. A refused admission is tried again only when memory was
+ * given back: what is looked up twice would count twice. */
 static void admit_waiting(di_scheduler *s)
 {
     int64_t tokens = backlog(s);
@@ -475,7 +475,8 @@ static void settle_part(eng_pass *p, const eng_part *part)
             eng_cache_leave(&c->cache);
         }
     }
-    p->items[p->n_items++] = (mdl_item){.seq = &c->seq, .ids = ids, .n = part->n, .n_after = part->n_after, .n_logits = part->n_results > 0};
+    p->items[p->n_items++] =
+        (mdl_item){.seq = &c->seq, .ids = ids, .n = part->n, .n_after = part->n_after, .n_logits = part->n_results > 0};
     c->in_flight = true;
     for (int32_t i = 0; i < part->n_results; i++) {
         eng_result *const r = &p->results[part->first_result + i];

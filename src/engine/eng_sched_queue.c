@@ -8,7 +8,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 #define MAX_IDLE_TENANTS 4096
 
@@ -37,7 +36,7 @@ static void forget_idle(di_scheduler *s)
 eng_tenant *eng_queue_tenant(di_scheduler *s, const char *name, bool make)
 {
     const size_t size = strlen(name);
-    const uint64_t hash = XXH3_64bits(name, size);
+    const uint64_t hash = digest_hash(name, size, s->seed);
     for (eng_tenant *t = s->buckets[hash % ENG_TENANT_BUCKETS]; t != NULL; t = t->next_hash) {
         if (t->hash == hash && t->salt_size == size && memcmp(t->name, name, size) == 0) {
             return t;

@@ -5,7 +5,6 @@
 #include "recipe/rec_int.h"
 
 #include <sys/random.h>
-#include <xxhash.h>
 
 bool rec_names_init(rec_names *names, di_request *r, size_t capacity)
 {
@@ -29,7 +28,7 @@ bool rec_names_init(rec_names *names, di_request *r, size_t capacity)
 static size_t slot_of(const rec_names *names, rec_str name)
 {
     const size_t mask = names->n_slots - 1;
-    size_t i = (size_t)XXH3_64bits_withSeed(name.data, name.size, names->seed) & mask;
+    size_t i = (size_t)digest_hash(name.data, name.size, names->seed) & mask;
     while (names->slots[i] != 0 && !rec_str_equal(names->keys[names->slots[i] - 1], name)) {
         i = (i + 1) & mask;
     }
