@@ -2,6 +2,7 @@
  *
  * Names come from users, so the hash (XXH3) takes a random seed: nobody can choose names that fall on one slot. The order of
  * indexes is the order of adding and does not depend on the seed. */
+#include "core/digest.h"
 #include "recipe/rec_int.h"
 
 #include <sys/random.h>
