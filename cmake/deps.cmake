@@ -14,6 +14,7 @@ target_link_libraries(di_deps INTERFACE
 
 # The command only.
 pkg_check_modules(LIBEDIT REQUIRED IMPORTED_TARGET libedit)
+pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
 
 # Tests only.
 pkg_check_modules(CMOCKA QUIET IMPORTED_TARGET cmocka)
