@@ -160,7 +160,7 @@ di_status eng_cache_reserve(eng_cache *c, mdl_seq *seq, int64_t n_tokens, di_err
 
 di_status eng_cache_note(eng_cache *c, const int32_t *ids, size_t n, di_error *err)
 {
-    if (!c->active) {
+    if (!c->active || n == 0) {
         return DI_OK;
     }
     if (c->n_ids + n > c->ids_capacity) {
