@@ -189,7 +189,8 @@ static di_status read_document(reader *r, config_entry_fn fn, void *user, di_err
     return status;
 }
 
-di_status config_read(const char *text, size_t size, const char *name, config_memory *memory, config_entry_fn fn, void *user, di_error *err)
+di_status config_read(const char *text, size_t size, const char *name, config_memory *memory, config_entry_fn fn, void *user,
+                      di_error *err)
 {
     if (size > CONFIG_MAX_BYTES) {
         return err_set(err, DI_E_LIMIT, "%s: %zu bytes, at most %d", name, size, CONFIG_MAX_BYTES);

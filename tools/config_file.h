@@ -35,6 +35,7 @@ typedef struct config_memory {
 
 /* Calls fn for every entry in order until one returns an error. A file that is empty, or has comments only, has no entries. `name` is for
  * messages. Errors: DI_E_FORMAT, DI_E_LIMIT (size, number of values), DI_E_MEMORY, those of fn. */
-di_status config_read(const char *text, size_t size, const char *name, config_memory *memory, config_entry_fn fn, void *user, di_error *err);
+di_status config_read(const char *text, size_t size, const char *name, config_memory *memory, config_entry_fn fn, void *user,
+                      di_error *err);
 
 #endif

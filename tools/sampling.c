@@ -39,8 +39,8 @@ int cli_check_sampling(const cli_parser *p, cli_sampling *s)
 {
     for (size_t i = 0; i < s->logit_bias.n; i++) {
         if (!read_bias(s->logit_bias.items[i], &s->bias[i])) {
-            return cli_usage(p, "--logit-bias: '%s' is not ID=BIAS with a token id and a number from -%d to %d", s->logit_bias.items[i], MAX_BIAS,
-                             MAX_BIAS);
+            return cli_usage(p, "--logit-bias: '%s' is not ID=BIAS with a token id and a number from -%d to %d", s->logit_bias.items[i],
+                             MAX_BIAS, MAX_BIAS);
         }
     }
     return CLI_OK;
