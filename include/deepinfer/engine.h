@@ -21,6 +21,14 @@ extern "C" {
 typedef struct di_engine di_engine;
 typedef struct di_sequence di_sequence;
 
+/* What happens behind a prefix hit whose windows are not at hand. Exact is the default; the other is DeepSeek's production rule, an
+ * approximation: the last window before the end of the hit runs again without the one before it, so that results depend on what was cached
+ * (dspark.md 4.2). Its entries are never used by an exact engine. */
+typedef enum di_replay {
+    DI_REPLAY_OFF,
+    DI_REPLAY_ENCODER
+} di_replay;
+
 typedef struct di_engine_options {
     const char *backend;  /* "auto" or NULL = the fastest one available; "ref", "cpu" ... */
     int32_t n_threads;    /* 0 = all processors of this process */
@@ -29,6 +37,7 @@ typedef struct di_engine_options {
     di_trace_fn trace;    /* NULL = off; with it every layer runs for every token. Called on the thread that steps */
     void *trace_user;
     int64_t kv_bytes;     /* memory for KV, taken as it is used: pages and states of sequences, the prefix cache; 0 = a quarter of RAM */
+    di_replay replay;
 } di_engine_options;
 
 DI_API void di_engine_options_default(di_engine_options *out); /* the same as all zero */
@@ -84,8 +93,8 @@ typedef struct di_input {
 DI_API di_status di_sequence_feed_input(di_sequence *sequence, const di_input *input, di_error *err);
 
 /* Lets the sequence use the engine's prefix cache: what the first feed has in common with earlier sequences of the same salt does not run
- * again, and what this one computes is kept for later ones while there is room. No result changes by a bit. Feed the whole prompt at once.
- * Salt [n]: who may share, NULL and 0 = everybody without one. Sequences with images or di_sequence_keep_logits go without. Before the
+ * again, and what this one computes is kept for later ones while there is room. No result changes by a bit (unless the engine's
+ * `replay` is on). Feed the whole prompt at once. Salt [n]: who may share, NULL and 0 = everybody without one. Sequences with images or di_sequence_keep_logits go without. Before the
  * first feed (else DI_E_STATE). Errors: DI_E_MEMORY. */
 DI_API di_status di_sequence_use_cache(di_sequence *sequence, const void *salt, size_t n, di_error *err);
 DI_API int64_t di_sequence_cached(const di_sequence *sequence); /* tokens of the prompt that did not have to run */

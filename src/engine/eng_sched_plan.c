@@ -144,7 +144,7 @@ static di_status open_carrier(di_scheduler *s, eng_choice *c, bool alone, int64_
     di_task *const task = c->task;
     di_status status = eng_cache_init(&c->cache, s->engine->kv, runner_of(s), &c->seq, true, err);
     if (status == DI_OK && !task->no_cache) {
-        status = eng_cache_activate(&c->cache, task->tenant->name, task->tenant->salt_size, err);
+        status = eng_cache_activate(&c->cache, task->tenant->name, task->tenant->salt_size, s->engine->replay == DI_REPLAY_ENCODER, err);
     }
     if (status == DI_OK) {
         status = eng_cache_list(&c->cache, &c->seq, worst_length(task), err);

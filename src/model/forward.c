@@ -128,7 +128,12 @@ static di_status embed(forward *f, di_error *err)
     for (int32_t i = 0; i < f->n_items; i++) {
         const mdl_item *item = &f->items[i];
         mdl_seq *seq = item->seq;
-        r->seqs[i] = (ops_seq){.row0 = f->n_rows, .n_rows = item->n, .pos0 = seq->n_tokens, .state = seq->state, .pages = seq->pages};
+        r->seqs[i] = (ops_seq){.row0 = f->n_rows,
+                               .n_rows = item->n,
+                               .pos0 = seq->n_tokens,
+                               .window_from = seq->window_from,
+                               .state = seq->state,
+                               .pages = seq->pages};
         for (int32_t t = 0; t < item->n; t++, f->n_rows++) {
             bool in_image = item->in_image != NULL && item->in_image[t] != 0;
             r->host_ids[f->n_rows] = item->ids[t];

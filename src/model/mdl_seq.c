@@ -54,6 +54,7 @@ void mdl_seq_continue(mdl_seq *seq, const mdl_seq *from)
 {
     seq->n_tokens = from->n_tokens;
     seq->n_frozen = from->n_frozen;
+    seq->window_from = from->window_from;
     seq->n_recent = from->n_recent;
     memcpy(seq->recent, from->recent, sizeof seq->recent);
 }
@@ -71,6 +72,8 @@ void mdl_copy_state(mdl_runner *r, void *dst, const void *src) { r->ops->copy(r-
 void mdl_copy_page(mdl_runner *r, void *dst, const void *src) { r->ops->copy(r->dev, dst, src, r->layout.page_bytes); }
 void *mdl_alloc(mdl_runner *r, size_t bytes) { return r->ops->mem_alloc(r->dev, bytes); }
 void mdl_free(mdl_runner *r, void *memory) { r->ops->mem_free(r->dev, memory); }
+
+int64_t mdl_window(const mdl_runner *r) { return r->c->window; }
 
 int64_t mdl_halo(const mdl_runner *r) { return r->c->window + (int64_t)(r->c->n_layers - 1) * (r->c->window - 1); }
 

@@ -38,6 +38,7 @@ typedef struct mdl_seq {
     mdl_runner *runner;
     int64_t n_tokens;   /* tokens whose effect is in the caches */
     int64_t n_frozen;   /* rows of tokens before this are in the pages already and are not written again */
+    int64_t window_from; /* window rows before this position are missing, and do without (bounded replay); else 0 */
     uint8_t *state;     /* device: fixed part */
     uint8_t **pages;    /* device pages; host array, owned */
     int32_t n_pages;
@@ -54,7 +55,8 @@ void mdl_seq_add_page(mdl_seq *seq, uint8_t *page); /* within what was reserved 
 
 /* An empty sequence goes on behind `start` tokens that others have computed: pages hold the rows of n_frozen >= start tokens; the state
  * is a copy of what a sequence has behind `start` tokens, or anything when at least mdl_halo tokens lie between. ids[n_frozen] are
- * the tokens, text only. Passes must end at n_frozen. */
+ * the tokens, text only. Passes must end at n_frozen. With
+ * window_from = start no halo is needed either; results are approximate then. */
 void mdl_seq_resume(mdl_seq *seq, const int32_t *ids, int64_t start, int64_t n_frozen);
 
 /* An empty sequence takes over where another one stands whose state and pages its own are copies of. */
@@ -66,6 +68,7 @@ void mdl_copy_page(mdl_runner *r, void *dst, const void *src);
 void *mdl_alloc(mdl_runner *r, size_t bytes); /* device memory, zeroed, NULL when there is none */
 void mdl_free(mdl_runner *r, void *memory);
 
+int64_t mdl_window(const mdl_runner *r); /* tokens */
 /* Tokens to recompute so that the windows of all layers are exact (model.md 4.2, 4.4): 5,081 as released. */
 int64_t mdl_halo(const mdl_runner *r);
 /* When at least that many tokens follow, the windows that decoder layers had before them do not matter (model.md 4.2): 2,414 as released

@@ -20,6 +20,7 @@ typedef struct ops_seq {
     int32_t row0;
     int32_t n_rows;
     int64_t pos0;
+    int64_t window_from;   /* window rows before this position do not exist (bounded replay, dspark.md 4.1); else 0. At most pos0 */
     uint8_t *state;        /* fixed part: window rings and open groups at per-layer offsets */
     uint8_t *const *pages; /* growing part: units of page_tokens tokens, each holding the rows of every KV source */
 } ops_seq;
@@ -187,7 +188,7 @@ typedef struct ops_index_args {
 } ops_index_args;
 
 /* Attention of each row over its window and its list of compressed entries, with the sink, then the inverse rotation
- * (model.md 3.8). Slots: the min(pos + 1, window) window rows from the oldest on, then the list; online softmax over tiles of
+ * (model.md 3.8). Slots: the min(pos + 1 - window_from, window) window rows from the oldest on, then the list; online softmax over tiles of
  * 64 slots. Window positions before a sequence's first row of `kv` come from its ring. */
 typedef struct ops_attend_args {
     int32_t n_rows;

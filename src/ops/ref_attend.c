@@ -203,7 +203,7 @@ static attend_memory attend_memory_of(const attend_run *run, int thread)
 /* Slots of one query: its window rows from the oldest on, then its list. */
 typedef struct slot_list {
     int64_t oldest;   /* position of slot 0 */
-    int32_t n_window; /* min(pos + 1, window) */
+    int32_t n_window; /* min(pos + 1 - window_from, window) */
     const int32_t *entries;
     int32_t n_entries; /* width of the list; -1 ends it early */
 } slot_list;
@@ -247,9 +247,15 @@ static int64_t tile_in_place(const attend_run *run, const slot_list *slots, int3
     return slots->entries[j];
 }
 
-static slot_list slots_of(const ops_attend_args *a, size_t t, int64_t pos)
+static int64_t oldest_of(const ops_attend_args *a, const ops_seq *seq, int64_t pos)
 {
-    slot_list slots = {.oldest = pos >= a->window ? pos - a->window + 1 : 0, .n_entries = a->topk};
+    const int64_t oldest = pos - a->window + 1;
+    return oldest > seq->window_from ? oldest : seq->window_from;
+}
+
+static slot_list slots_of(const ops_attend_args *a, const ops_seq *seq, size_t t, int64_t pos)
+{
+    slot_list slots = {.oldest = oldest_of(a, seq, pos), .n_entries = a->topk};
     slots.n_window = (int32_t)(pos - slots.oldest + 1);
     slots.entries = a->topk > 0 ? a->list + t * (size_t)a->topk : NULL;
     return slots;
@@ -260,7 +266,7 @@ static void attend_row(const attend_run *run, const attend_memory *m, size_t t, 
     const ops_attend_args *a = run->a;
     size_t d = (size_t)a->head_dim;
     size_t width = (size_t)a->n_heads * d;
-    slot_list slots = slots_of(a, t, pos);
+    slot_list slots = slots_of(a, run->seq, t, pos);
     ref_attention st;
     fmt_bf16_to_f32(a->q + t * width, width, m->q);
     ref_attention_begin(&st, a->n_heads, a->head_dim, a->scale, m->state);
@@ -383,7 +389,7 @@ static void attend_narrow(ref_device *dev, const attend_run *run)
     const ops_attend_args *a = run->a;
     for (int32_t i = 0; i < run->seq->n_rows; i++) {
         row_run r = {.run = run, .t = (size_t)(run->seq->row0 + i), .pos = run->seq->pos0 + i};
-        r.slots = slots_of(a, r.t, r.pos);
+        r.slots = slots_of(a, run->seq, r.t, r.pos);
         r.n_slots = (size_t)r.slots.n_window;
         for (int32_t j = 0; j < r.slots.n_entries && r.slots.entries[j] >= 0; j++) {
             r.n_slots++;
@@ -400,7 +406,7 @@ static void attend_wide(ref_device *dev, attend_run *run)
 {
     const ops_attend_args *a = run->a;
     size_t d = (size_t)a->head_dim;
-    run->window.first = run->seq->pos0 >= a->window ? run->seq->pos0 - a->window + 1 : 0;
+    run->window.first = oldest_of(a, run->seq, run->seq->pos0);
     if (view_alloc(dev, &run->window, (size_t)(run->seq->pos0 + run->seq->n_rows - run->window.first), d) &&
         view_alloc(dev, &run->cache, cache_rows(a, run->seq), d)) {
         pool_run(dev->pool, (run->window.n + GROUP - 1) / GROUP, decode_window, run);
