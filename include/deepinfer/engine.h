@@ -94,8 +94,8 @@ DI_API di_status di_sequence_feed_input(di_sequence *sequence, const di_input *i
 
 /* Lets the sequence use the engine's prefix cache: what the first feed has in common with earlier sequences of the same salt does not run
  * again, and what this one computes is kept for later ones while there is room. No result changes by a bit (unless the engine's
- * `replay` is on). Feed the whole prompt at once. Salt [n]: who may share, NULL and 0 = everybody without one. Sequences with images or di_sequence_keep_logits go without. Before the
- * first feed (else DI_E_STATE). Errors: DI_E_MEMORY. */
+ * `replay` is on). Feed the whole prompt at once. Salt [n]: who may share, NULL and 0 = everybody without one. Sequences with images or
+ * di_sequence_keep_logits go without. Before the first feed (else DI_E_STATE). Errors: DI_E_MEMORY. */
 DI_API di_status di_sequence_use_cache(di_sequence *sequence, const void *salt, size_t n, di_error *err);
 DI_API int64_t di_sequence_cached(const di_sequence *sequence); /* tokens of the prompt that did not have to run */
 

@@ -55,8 +55,8 @@ void mdl_seq_add_page(mdl_seq *seq, uint8_t *page); /* within what was reserved 
 
 /* An empty sequence goes on behind `start` tokens that others have computed: pages hold the rows of n_frozen >= start tokens; the state
  * is a copy of what a sequence has behind `start` tokens, or anything when at least mdl_halo tokens lie between. ids[n_frozen] are
- * the tokens, text only. Passes must end at n_frozen. With
- * window_from = start no halo is needed either; results are approximate then. */
+ * the tokens, text only. Passes must end at n_frozen. With window_from = start no halo is needed either;
+ * results are approximate then. */
 void mdl_seq_resume(mdl_seq *seq, const int32_t *ids, int64_t start, int64_t n_frozen);
 
 /* An empty sequence takes over where another one stands whose state and pages its own are copies of. */
