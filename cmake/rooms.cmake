@@ -6,6 +6,23 @@
 
 set(di_library_rooms core ops cpu comm model tokenizer recipe grammar image kv engine chat)
 set(di_program_rooms server router)
+set(di_server_deps PkgConfig::MICROHTTPD PkgConfig::CURL)
+
+# Files that a program carries inside: a C file with <name>_text and <name>_size for each pair NAME FILE (cmake/embed.cmake).
+function(di_embed output)
+    set(pairs ${ARGN})
+    set(files "")
+    while(pairs)
+        list(POP_FRONT pairs name file)
+        file(GLOB there CONFIGURE_DEPENDS ${file})
+        list(APPEND files ${there})
+    endwhile()
+    list(JOIN ARGN "|" joined)
+    add_custom_command(OUTPUT ${output}
+        COMMAND ${CMAKE_COMMAND} "-DOUTPUT=${output}" "-DPAIRS=${joined}" -DVERSION=${PROJECT_VERSION}
+            -P ${CMAKE_SOURCE_DIR}/cmake/embed.cmake
+        DEPENDS ${files} ${CMAKE_SOURCE_DIR}/cmake/embed.cmake VERBATIM COMMENT "Embedding ${output}")
+endfunction()
 
 set(di_library_targets "")
 set(di_library_objects "")
@@ -14,8 +31,13 @@ foreach(room ${di_library_rooms} ${di_program_rooms})
     if(NOT files OR (DI_ROOMS AND NOT room IN_LIST DI_ROOMS))
         continue()
     endif()
+    if(room STREQUAL "server")
+        di_embed(${CMAKE_BINARY_DIR}/srv_embedded.c
+            srv_openapi ${CMAKE_SOURCE_DIR}/docs/openapi.json srv_console ${CMAKE_SOURCE_DIR}/console/index.html)
+        list(APPEND files ${CMAKE_BINARY_DIR}/srv_embedded.c)
+    endif()
     add_library(di_${room} OBJECT ${files})
-    target_link_libraries(di_${room} PRIVATE di_flags di_deps)
+    target_link_libraries(di_${room} PRIVATE di_flags di_deps ${di_${room}_deps})
     di_isa_flags(${files})
     if(room IN_LIST di_library_rooms)
         list(APPEND di_library_targets di_${room})
@@ -65,14 +87,16 @@ if(EXISTS ${CMAKE_SOURCE_DIR}/tools/main.c AND (NOT DI_ROOMS OR "tools" IN_LIST 
     add_library(di_tools OBJECT ${di_tool_files})
     target_include_directories(di_tools PUBLIC ${CMAKE_SOURCE_DIR}/tools)
     target_link_libraries(di_tools PUBLIC di_flags PkgConfig::LIBEDIT PkgConfig::YAML)
+    # Who links the command's files gets those of the rooms that they use.
+    foreach(room ${di_program_rooms})
+        if(TARGET di_${room})
+            target_sources(di_tools INTERFACE $<TARGET_OBJECTS:di_${room}>)
+            target_link_libraries(di_tools INTERFACE ${di_${room}_deps})
+        endif()
+    endforeach()
     add_executable(deepinfer_cli ${CMAKE_SOURCE_DIR}/tools/main.c)
     set_target_properties(deepinfer_cli PROPERTIES OUTPUT_NAME deepinfer)
     target_link_libraries(deepinfer_cli PRIVATE di_tools di_flags)
-    foreach(room ${di_program_rooms})
-        if(TARGET di_${room})
-            target_sources(deepinfer_cli PRIVATE $<TARGET_OBJECTS:di_${room}>)
-        endif()
-    endforeach()
     if(DI_LOCALIZE AND NOT DI_SANITIZE)
         # core once more, because libdeepinfer.a hides its own copy; all but base.c, whose functions are public.
         add_library(deepinfer_core STATIC $<FILTER:$<TARGET_OBJECTS:di_core>,EXCLUDE,/base\\.c>)
