@@ -86,6 +86,7 @@ bool srv_call_start(srv_request *r)
     const di_status status = di_service_submit(server->service, &options, &call, &err);
     if (status != DI_OK) {
         srv_limit_leave(r->limit);
+        r->limit = NULL;
         refuse_submit(r, status, &err);
         return true;
     }
@@ -151,6 +152,20 @@ static size_t write_ping(srv_request *r, char *out, size_t capacity)
     return n;
 }
 
+/* Whoever has got the end of an answer may send the next request at once: it is not the one too many. */
+static void leave_limit_at_end(srv_request *r)
+{
+    di_call_info info;
+    if (r->limit == NULL || r->limit->concurrency == 0) {
+        return;
+    }
+    di_call_get(r->call, &info);
+    if (info.phase == DI_CALL_ENDED && info.unread == 0) {
+        srv_limit_leave(r->limit);
+        r->limit = NULL;
+    }
+}
+
 ptrdiff_t srv_call_read(srv_request *r, char *out, size_t capacity)
 {
     for (;;) {
@@ -170,6 +185,7 @@ ptrdiff_t srv_call_read(srv_request *r, char *out, size_t capacity)
         }
         if (n > 0) {
             r->n_sent += n;
+            leave_limit_at_end(r);
             atomic_store_explicit(&r->last_sent, clock_now_ns(), memory_order_relaxed);
             return (ptrdiff_t)n;
         }

@@ -76,6 +76,7 @@ typedef struct srv_conn {
     char address[64];
     /* under the watch's lock */
     bool in_set;          /* of the watch's epoll */
+    bool hung_up;         /* the client has closed at least its side */
     srv_request *request; /* the one that is being read or answered */
     int64_t idle_since;   /* without a request */
 } srv_conn;
@@ -138,7 +139,7 @@ struct srv_request {
     char id[SRV_MAX_ID_BYTES + 1];
     char tenant[SRV_MAX_TENANT_BYTES + 1];
     int32_t priority;
-    srv_limit *limit; /* it is counted in there; NULL = in none */
+    srv_limit *limit; /* that holds for it; NULL once it has left it */
     srv_trace trace;
 
     int refusal;             /* HTTP status, 0 = none so far */

@@ -214,8 +214,10 @@ void srv_request_end(srv_request *r, bool cut)
     srv_log_request(r, &info, left, now);
     srv_otlp_request(server->otlp, r, &info, now);
     if (r->call != NULL) {
+        if (r->limit != NULL) {
+            srv_limit_leave(r->limit);
+        }
         di_call_free(r->call);
-        srv_limit_leave(r->limit);
         pthread_mutex_lock(&server->active_lock);
         server->n_active--;
         pthread_cond_broadcast(&server->active_changed);

@@ -1,10 +1,11 @@
 /* srv_watch.c - one thread that sees what libmicrohttpd does not: clients that leave while their connection sleeps, streams on which
  * nothing comes, heads and bodies that take too long.
  *
- * Each connection whose request is a call is in an epoll set of ours, asked for nothing but its end (EPOLLRDHUP, once). A client that
- * closes only its sending side has left as well: none that speaks these APIs does that. An event names a slot and the generation of its
- * connection, so one that was under way while the connection went is recognised. Deadlines are looked for in a walk over all slots, some
- * times a second: with ten thousand connections that is a millisecond, and no list has to be kept in order. */
+ * Each connection is in an epoll set of ours, asked for nothing but its end (EPOLLRDHUP, once). A client that closes only its sending
+ * side has left as well: none that speaks these APIs does that. An event names a slot and the generation of its connection, so one that
+ * was under way while the connection went is recognised. A call is cancelled at once; a connection without one is the library's to close,
+ * but it overlooks an end that comes together with data, so the walk sees to it. That walk over all slots, some times a second, also
+ * finds what is due: with ten thousand connections it takes a millisecond, and no list has to be kept in order. */
 #include "server/srv_int.h"
 
 #include "core/arith.h"
@@ -46,6 +47,9 @@ srv_conn *srv_watch_add(srv_server *server, int fd, const char *address)
         conn->slot = slot;
         w->slots[slot].conn = conn;
         w->slots[slot].generation++;
+        struct epoll_event event = {.events = EPOLLRDHUP | EPOLLONESHOT,
+                                    .data.u64 = (uint64_t)w->slots[slot].generation << 32 | slot};
+        conn->in_set = epoll_ctl(w->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
     }
     pthread_mutex_unlock(&w->lock);
     if (slot == NO_SLOT) {
@@ -74,20 +78,6 @@ void srv_watch_begin(srv_request *r)
     pthread_mutex_lock(&r->server->watch.lock);
     r->conn->request = r;
     pthread_mutex_unlock(&r->server->watch.lock);
-}
-
-void srv_watch_call(srv_request *r, di_call *call)
-{
-    srv_watch *const w = &r->server->watch;
-    srv_conn *const conn = r->conn;
-    pthread_mutex_lock(&w->lock);
-    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLONESHOT,
-                                .data.u64 = (uint64_t)w->slots[conn->slot].generation << 32 | conn->slot};
-    r->call = call;
-    if (epoll_ctl(w->epoll_fd, conn->in_set ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, conn->fd, &event) == 0) {
-        conn->in_set = true;
-    }
-    pthread_mutex_unlock(&w->lock);
 }
 
 void srv_watch_end(srv_request *r)
@@ -134,14 +124,27 @@ static void leave_locked(srv_request *r)
     end_connection(r);
 }
 
+void srv_watch_call(srv_request *r, di_call *call)
+{
+    pthread_mutex_lock(&r->server->watch.lock);
+    r->call = call;
+    if (r->conn->hung_up) {
+        leave_locked(r);
+    }
+    pthread_mutex_unlock(&r->server->watch.lock);
+}
+
 static void on_hang_up(srv_server *server, uint64_t data)
 {
     srv_watch *const w = &server->watch;
     const uint32_t slot = (uint32_t)data;
     pthread_mutex_lock(&w->lock);
     srv_conn *const conn = slot < w->n_used && w->slots[slot].generation == data >> 32 ? w->slots[slot].conn : NULL;
-    if (conn != NULL && conn->request != NULL && conn->request->call != NULL) {
-        leave_locked(conn->request);
+    if (conn != NULL) {
+        conn->hung_up = true;
+        if (conn->request != NULL && conn->request->call != NULL) {
+            leave_locked(conn->request);
+        }
     }
     pthread_mutex_unlock(&w->lock);
 }
@@ -225,11 +228,13 @@ static void look_at(srv_server *server, const srv_conn *conn, int64_t now, uint3
 {
     srv_request *const r = conn->request;
     if (r == NULL) {
-        if (is_older(now, conn->idle_since, server->options.header_timeout)) {
+        if (conn->hung_up || is_older(now, conn->idle_since, server->options.header_timeout)) {
             shutdown(conn->fd, SHUT_RDWR);
         }
     } else if (atomic_load(&r->reading)) {
-        if (is_older(now, r->started_at, server->options.body_timeout)) {
+        if (conn->hung_up) {
+            shutdown(conn->fd, SHUT_RDWR);
+        } else if (is_older(now, r->started_at, server->options.body_timeout)) {
             time_out(server, r);
         }
     } else if (*signs_left > 0 && is_silent(server, r, now)) {

@@ -1,89 +1,61 @@
 /* net_routes.c - what needs no call: pages, methods, keys, sizes, CORS, ids; each in the error shape of its API. */
-#include "fake_service.h"
+#include "rig.h"
 #include "support/unit.h"
-#include "wire.h"
-
-#include "server/server.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct bench {
-    di_service *service;
-    srv_server *server;
-    const char *url;
-} bench;
-
-static void start(bench *b, const srv_options *options)
+static void start(rig *g, const srv_options *options)
 {
-    di_error err;
-    b->service = fake_new();
-    fake_answer_all(b->service);
-    if (srv_open(b->service, options, &b->server, &err) != DI_OK) {
-        fail_msg("%s", err.message);
-    }
-    b->url = srv_url(b->server);
-}
-
-static void stop(bench *b)
-{
-    srv_close(b->server);
-    fake_free(b->service);
-}
-
-static void ask(const bench *b, const char *request, int status, const char *part)
-{
-    wire_reply r;
-    wire_ask(b->url, request, strncmp(request, "HEAD", 4) != 0 && status != 204, &r);
-    wire_expect(&r, status, part);
-    wire_fini(&r);
+    rig_start(g, options);
+    fake_answer_all(g->service);
 }
 
 static void pages_answer(void **state)
 {
     (void)state;
-    bench b;
-    start(&b, &(srv_options){.port = 0});
-    ask(&b, "GET /health HTTP/1.1\r\nHost: t\r\n\r\n", 200, "{\"status\":\"ok\"}");
-    ask(&b, "GET /ready HTTP/1.1\r\nHost: t\r\n\r\n", 200, "{\"status\":\"ready\"}");
-    ask(&b, "GET /v1/models HTTP/1.1\r\nHost: t\r\n\r\n", 200, "\"data\":[{\"id\":\"fake/model\",\"object\":\"model\",\"created\":");
-    ask(&b, "GET /v1/models/fake/model HTTP/1.1\r\nHost: t\r\n\r\n", 200, "\"max_model_len\":4096}");
-    ask(&b, "GET /v1/models/fake%2Fmodel HTTP/1.1\r\nHost: t\r\n\r\n", 200, "{\"id\":\"fake/model\"");
-    ask(&b, "GET /v1/models/other HTTP/1.1\r\nHost: t\r\n\r\n", 404, "\"code\":\"not_found\"");
-    ask(&b, "GET /metrics HTTP/1.1\r\nHost: t\r\n\r\n", 200, "deepinfer_fake 1\n");
-    ask(&b, "GET /?a=b HTTP/1.1\r\nHost: t\r\n\r\n", 200, "<title>");
-    stop(&b);
+    rig g;
+    start(&g, &(srv_options){.port = 0});
+    rig_ask(&g, "GET /health HTTP/1.1\r\nHost: t\r\n\r\n", 200, "{\"status\":\"ok\"}");
+    rig_ask(&g, "GET /ready HTTP/1.1\r\nHost: t\r\n\r\n", 200, "{\"status\":\"ready\"}");
+    rig_ask(&g, "GET /v1/models HTTP/1.1\r\nHost: t\r\n\r\n", 200, "\"data\":[{\"id\":\"fake/model\",\"object\":\"model\",\"created\":");
+    rig_ask(&g, "GET /v1/models/fake/model HTTP/1.1\r\nHost: t\r\n\r\n", 200, "\"max_model_len\":4096}");
+    rig_ask(&g, "GET /v1/models/fake%2Fmodel HTTP/1.1\r\nHost: t\r\n\r\n", 200, "{\"id\":\"fake/model\"");
+    rig_ask(&g, "GET /v1/models/other HTTP/1.1\r\nHost: t\r\n\r\n", 404, "\"code\":\"not_found\"");
+    rig_ask(&g, "GET /metrics HTTP/1.1\r\nHost: t\r\n\r\n", 200, "deepinfer_fake 1\n");
+    rig_ask(&g, "GET /?a=b HTTP/1.1\r\nHost: t\r\n\r\n", 200, "<title>");
+    rig_stop(&g);
 }
 
 static void unknown_paths_and_methods_are_told_apart(void **state)
 {
     (void)state;
-    bench b;
+    rig g;
     wire_reply r;
-    start(&b, &(srv_options){.port = 0});
-    ask(&b, "GET /nothing HTTP/1.1\r\nHost: t\r\n\r\n", 404, "There is no /nothing here.");
-    ask(&b, "GET /v1/chat/completions/ HTTP/1.1\r\nHost: t\r\n\r\n", 404, "not_found_error");
-    wire_ask(b.url, "DELETE /v1/models HTTP/1.1\r\nHost: t\r\n\r\n", true, &r);
+    start(&g, &(srv_options){.port = 0});
+    rig_ask(&g, "GET /nothing HTTP/1.1\r\nHost: t\r\n\r\n", 404, "There is no /nothing here.");
+    rig_ask(&g, "GET /v1/chat/completions/ HTTP/1.1\r\nHost: t\r\n\r\n", 404, "not_found_error");
+    wire_ask(g.url, "DELETE /v1/models HTTP/1.1\r\nHost: t\r\n\r\n", true, &r);
     wire_expect(&r, 405, "\"code\":\"method_not_allowed\"");
     assert_string_equal(wire_header(&r, "Allow"), "GET, HEAD, OPTIONS");
     wire_fini(&r);
-    wire_ask(b.url, "GET /v1/messages HTTP/1.1\r\nHost: t\r\n\r\n", true, &r);
+    wire_ask(g.url, "GET /v1/messages HTTP/1.1\r\nHost: t\r\n\r\n", true, &r);
     wire_expect(&r, 405, "{\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\"");
     assert_string_equal(wire_header(&r, "Allow"), "POST, OPTIONS");
     assert_non_null(wire_header(&r, "request-id"));
     wire_fini(&r);
-    stop(&b);
+    rig_stop(&g);
 }
 
 static void head_and_options_have_no_body(void **state)
 {
     (void)state;
-    bench b;
+    rig g;
     wire w;
     wire_reply r;
-    start(&b, &(srv_options){.port = 0});
-    wire_open(&w, b.url);
+    start(&g, &(srv_options){.port = 0});
+    wire_open(&w, g.url);
     wire_send(&w, "HEAD /health HTTP/1.1\r\nHost: t\r\n\r\n");
     wire_read_head(&w, &r);
     assert_int_equal(r.status, 200);
@@ -100,17 +72,17 @@ static void head_and_options_have_no_body(void **state)
     assert_int_equal(r.status, 405);
     wire_fini(&r);
     wire_close(&w);
-    stop(&b);
+    rig_stop(&g);
 }
 
 static void web_pages_of_one_origin_are_let_in(void **state)
 {
     (void)state;
-    bench b;
+    rig g;
     wire_reply r;
     static const char *const keys[] = {"secret"};
-    start(&b, &(srv_options){.cors_origin = "http://a.example", .api_keys = keys, .n_api_keys = 1});
-    wire_ask(b.url,
+    start(&g, &(srv_options){.cors_origin = "http://a.example", .api_keys = keys, .n_api_keys = 1});
+    wire_ask(g.url,
              "OPTIONS /v1/messages HTTP/1.1\r\nHost: t\r\nOrigin: http://a.example\r\nAccess-Control-Request-Method: POST\r\n"
              "Access-Control-Request-Headers: x-api-key,content-type\r\n\r\n",
              false, &r);
@@ -120,103 +92,103 @@ static void web_pages_of_one_origin_are_let_in(void **state)
     assert_string_equal(wire_header(&r, "Access-Control-Allow-Methods"), "POST, OPTIONS");
     assert_string_equal(wire_header(&r, "Vary"), "Origin");
     wire_fini(&r);
-    wire_ask(b.url, "GET /ready HTTP/1.1\r\nHost: t\r\nOrigin: http://a.example\r\nx-api-key: secret\r\n\r\n", true, &r);
+    wire_ask(g.url, "GET /ready HTTP/1.1\r\nHost: t\r\nOrigin: http://a.example\r\nx-api-key: secret\r\n\r\n", true, &r);
     wire_expect(&r, 200, "ready");
     assert_string_equal(wire_header(&r, "Access-Control-Allow-Origin"), "http://a.example");
     wire_fini(&r);
-    wire_ask(b.url, "GET /ready HTTP/1.1\r\nHost: t\r\nOrigin: http://b.example\r\nx-api-key: secret\r\n\r\n", true, &r);
+    wire_ask(g.url, "GET /ready HTTP/1.1\r\nHost: t\r\nOrigin: http://b.example\r\nx-api-key: secret\r\n\r\n", true, &r);
     assert_null(wire_header(&r, "Access-Control-Allow-Origin"));
     wire_fini(&r);
-    ask(&b, "OPTIONS /v1/messages HTTP/1.1\r\nHost: t\r\n\r\n", 401, "No API key");
-    stop(&b);
+    rig_ask(&g, "OPTIONS /v1/messages HTTP/1.1\r\nHost: t\r\n\r\n", 401, "No API key");
+    rig_stop(&g);
 }
 
 static void every_route_but_health_needs_a_key(void **state)
 {
     (void)state;
-    bench b;
+    rig g;
     wire_reply r;
     static const char *const keys[] = {"first", "second"};
-    start(&b, &(srv_options){.api_keys = keys, .n_api_keys = 2});
+    start(&g, &(srv_options){.api_keys = keys, .n_api_keys = 2});
     static const char *const paths[] = {"/v1/models", "/ready", "/metrics", "/openapi.json", "/v1/models/x", "/nothing"};
-    ask(&b, "GET /health HTTP/1.1\r\nHost: t\r\n\r\n", 200, "ok");
+    rig_ask(&g, "GET /health HTTP/1.1\r\nHost: t\r\n\r\n", 200, "ok");
     for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
         char request[256];
         snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: t\r\n\r\n", paths[i]);
-        wire_ask(b.url, request, true, &r);
+        wire_ask(g.url, request, true, &r);
         wire_expect(&r, 401, "\"code\":\"invalid_api_key\"");
         assert_string_equal(wire_header(&r, "WWW-Authenticate"), "Bearer realm=\"deepinfer\"");
         wire_fini(&r);
     }
-    ask(&b, "POST /v1/messages HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}", 401,
+    rig_ask(&g, "POST /v1/messages HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}", 401,
         "{\"type\":\"error\",\"error\":{\"type\":\"authentication_error\"");
-    ask(&b, "GET /ready HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer fir\r\n\r\n", 401, "Incorrect API key");
-    ask(&b, "GET /ready HTTP/1.1\r\nHost: t\r\nAuthorization: bearer second\r\n\r\n", 200, "ready");
-    ask(&b, "GET /ready HTTP/1.1\r\nHost: t\r\nx-api-key: first\r\n\r\n", 200, "ready");
-    ask(&b, "GET /nothing HTTP/1.1\r\nHost: t\r\nx-api-key: first\r\n\r\n", 404, "not_found");
-    wire_ask(b.url, "GET / HTTP/1.1\r\nHost: t\r\n\r\n", true, &r);
+    rig_ask(&g, "GET /ready HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer fir\r\n\r\n", 401, "Incorrect API key");
+    rig_ask(&g, "GET /ready HTTP/1.1\r\nHost: t\r\nAuthorization: bearer second\r\n\r\n", 200, "ready");
+    rig_ask(&g, "GET /ready HTTP/1.1\r\nHost: t\r\nx-api-key: first\r\n\r\n", 200, "ready");
+    rig_ask(&g, "GET /nothing HTTP/1.1\r\nHost: t\r\nx-api-key: first\r\n\r\n", 404, "not_found");
+    wire_ask(g.url, "GET / HTTP/1.1\r\nHost: t\r\n\r\n", true, &r);
     assert_string_equal(wire_header(&r, "WWW-Authenticate"), "Basic realm=\"deepinfer\"");
     wire_fini(&r);
-    ask(&b, "GET / HTTP/1.1\r\nHost: t\r\nAuthorization: Basic YW55Om5vbmU=\r\n\r\n", 401, "Incorrect");    /* any:none */
-    ask(&b, "GET / HTTP/1.1\r\nHost: t\r\nAuthorization: Basic YW55OmZpcnN0\r\n\r\n", 200, "<title>"); /* any:first */
-    stop(&b);
+    rig_ask(&g, "GET / HTTP/1.1\r\nHost: t\r\nAuthorization: Basic YW55Om5vbmU=\r\n\r\n", 401, "Incorrect");    /* any:none */
+    rig_ask(&g, "GET / HTTP/1.1\r\nHost: t\r\nAuthorization: Basic YW55OmZpcnN0\r\n\r\n", 200, "<title>"); /* any:first */
+    rig_stop(&g);
 }
 
 static void tenants_come_from_keys_or_a_trusted_header(void **state)
 {
     (void)state;
-    bench b;
+    rig g;
     char *const dir = unit_scratch_new();
     char path[512];
     static const char keys[] = "# people\nsk-a team/a rate=100 priority=7\n\n  sk-b\tteam-b concurrency=2 # two at a time\n";
     unit_write(dir, "keys", keys, sizeof keys - 1);
     snprintf(path, sizeof path, "%s/keys", dir);
-    start(&b, &(srv_options){.api_keys_file = path, .queue_timeout = 1000, .call_timeout = 2000});
-    ask(&b, "POST /tokenize HTTP/1.1\r\nHost: t\r\nx-tenant: other\r\nx-api-key: sk-a\r\nContent-Type: application/json\r\n"
+    start(&g, &(srv_options){.api_keys_file = path, .queue_timeout = 1000, .call_timeout = 2000});
+    rig_ask(&g, "POST /tokenize HTTP/1.1\r\nHost: t\r\nx-tenant: other\r\nx-api-key: sk-a\r\nContent-Type: application/json\r\n"
             "Content-Length: 2\r\n\r\n{}", 200, "{\"echo\":\"{}\"}");
-    const fake_seen *seen = fake_seen_of(fake_call(b.service, 0));
+    const fake_seen *seen = fake_seen_of(fake_call(g.service, 0));
     assert_string_equal(seen->tenant, "team/a");
     assert_int_equal(seen->priority, 7);
     assert_int_equal(seen->route, DI_ROUTE_TOKENIZE);
     assert_int_equal(seen->queue_timeout_ms, 1000);
     assert_int_equal(seen->timeout_ms, 2000);
-    stop(&b);
-    start(&b, &(srv_options){.trust_tenant_header = true});
-    ask(&b, "POST /detokenize HTTP/1.1\r\nHost: t\r\nx-tenant: other\r\nContent-Type: application/json; charset=utf-8\r\n"
+    rig_stop(&g);
+    start(&g, &(srv_options){.trust_tenant_header = true});
+    rig_ask(&g, "POST /detokenize HTTP/1.1\r\nHost: t\r\nx-tenant: other\r\nContent-Type: application/json; charset=utf-8\r\n"
             "Content-Length: 2\r\n\r\n{}", 200, "echo");
-    seen = fake_seen_of(fake_call(b.service, 0));
+    seen = fake_seen_of(fake_call(g.service, 0));
     assert_string_equal(seen->tenant, "other");
     assert_int_equal(seen->route, DI_ROUTE_DETOKENIZE);
-    ask(&b, "GET /ready HTTP/1.1\r\nHost: t\r\nx-tenant: a b\r\n\r\n", 400, "x-tenant is not");
-    stop(&b);
-    start(&b, &(srv_options){.port = 0});
-    ask(&b, "POST /tokenize HTTP/1.1\r\nHost: t\r\nx-tenant: other\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}", 200,
+    rig_ask(&g, "GET /ready HTTP/1.1\r\nHost: t\r\nx-tenant: a b\r\n\r\n", 400, "x-tenant is not");
+    rig_stop(&g);
+    start(&g, &(srv_options){.port = 0});
+    rig_ask(&g, "POST /tokenize HTTP/1.1\r\nHost: t\r\nx-tenant: other\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}", 200,
         "echo");
-    assert_string_equal(fake_seen_of(fake_call(b.service, 0))->tenant, "");
-    stop(&b);
+    assert_string_equal(fake_seen_of(fake_call(g.service, 0))->tenant, "");
+    rig_stop(&g);
     unit_scratch_remove(dir);
 }
 
 static void bodies_are_json_of_a_bounded_size(void **state)
 {
     (void)state;
-    bench b;
+    rig g;
     wire w;
     wire_reply r;
-    start(&b, &(srv_options){.max_body_bytes = 1000, .max_header_bytes = 2048});
-    ask(&b, "POST /v1/chat/completions HTTP/1.1\r\nHost: t\r\nContent-Length: 2\r\n\r\n{}", 415, "unsupported_media_type");
-    ask(&b, "POST /v1/messages HTTP/1.1\r\nHost: t\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\n{}", 415,
+    start(&g, &(srv_options){.max_body_bytes = 1000, .max_header_bytes = 2048});
+    rig_ask(&g, "POST /v1/chat/completions HTTP/1.1\r\nHost: t\r\nContent-Length: 2\r\n\r\n{}", 415, "unsupported_media_type");
+    rig_ask(&g, "POST /v1/messages HTTP/1.1\r\nHost: t\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\n{}", 415,
         "application/json");
-    ask(&b, "POST /v1/messages HTTP/1.1\r\nHost: t\r\nContent-Type: application/jsonl\r\nContent-Length: 2\r\n\r\n{}", 415,
+    rig_ask(&g, "POST /v1/messages HTTP/1.1\r\nHost: t\r\nContent-Type: application/jsonl\r\nContent-Length: 2\r\n\r\n{}", 415,
         "application/json");
-    ask(&b,
+    rig_ask(&g,
         "POST /v1/responses HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}",
         415, "Compressed");
-    ask(&b,
+    rig_ask(&g,
         "POST /v1/responses HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\nContent-Length: 2\r\n"
         "\r\n2\r\n{}\r\n0\r\n\r\n", 400, "Transfer-Encoding");
     /* On the connection goes, also behind a body that was too large. */
-    wire_open(&w, b.url);
+    wire_open(&w, g.url);
     char large[1002];
     memset(large, ' ', sizeof large - 1);
     large[1001] = '\0';
@@ -236,7 +208,7 @@ static void bodies_are_json_of_a_bounded_size(void **state)
     wire_post(&w, "/v1/chat/completions", "", large);
     wire_read(&w, &r);
     wire_expect(&r, 200, "echo");
-    assert_int_equal(fake_seen_of(fake_call(b.service, 0))->n_body, 1000);
+    assert_int_equal(fake_seen_of(fake_call(g.service, 0))->n_body, 1000);
     wire_fini(&r);
     /* Nobody waits for what is far too large. */
     wire_send(&w, "POST /v1/chat/completions HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\nContent-Length: 99999999999\r\n\r\n");
@@ -245,26 +217,26 @@ static void bodies_are_json_of_a_bounded_size(void **state)
     wire_wait_end(&w);
     wire_fini(&r);
     wire_close(&w);
-    stop(&b);
+    rig_stop(&g);
 }
 
 static void heads_have_a_bounded_size(void **state)
 {
     (void)state;
-    bench b;
+    rig g;
     wire w;
     wire_reply r;
     char filler[3000];
     memset(filler, 'x', sizeof filler - 1);
     filler[sizeof filler - 1] = '\0';
-    start(&b, &(srv_options){.max_header_bytes = 2048});
-    wire_open(&w, b.url);
+    start(&g, &(srv_options){.max_header_bytes = 2048});
+    wire_open(&w, g.url);
     wire_send(&w, "GET /health HTTP/1.1\r\nHost: t\r\nx-filler: %s\r\n\r\n", filler);
     wire_read(&w, &r);
     wire_expect(&r, 431, "larger than 2048 bytes");
     wire_fini(&r);
     wire_close(&w);
-    wire_open(&w, b.url);
+    wire_open(&w, g.url);
     wire_send(&w, "GET /health HTTP/1.1\r\nHost: t\r\n");
     for (int i = 0; i < 100 && wire_try_send(&w, "x-filler: ", 10) && wire_try_send(&w, filler, 1000) && wire_try_send(&w, "\r\n", 2); i++) {
     }
@@ -273,48 +245,48 @@ static void heads_have_a_bounded_size(void **state)
         assert_non_null(strstr(w.in.data, "431"));
     }
     wire_close(&w);
-    wire_wait_metric(b.url, "deepinfer_http_malformed_total", 1);
-    stop(&b);
+    wire_wait_metric(g.url, "deepinfer_http_malformed_total", 1);
+    rig_stop(&g);
 }
 
 static void ids_are_taken_or_made_and_echoed(void **state)
 {
     (void)state;
-    bench b;
+    rig g;
     wire_reply r;
     char first[64];
-    start(&b, &(srv_options){.port = 0});
-    wire_ask(b.url, "GET /health HTTP/1.1\r\nHost: t\r\nx-request-id: mine-1\r\n\r\n", true, &r);
+    start(&g, &(srv_options){.port = 0});
+    wire_ask(g.url, "GET /health HTTP/1.1\r\nHost: t\r\nx-request-id: mine-1\r\n\r\n", true, &r);
     assert_string_equal(wire_header(&r, "x-request-id"), "mine-1");
     wire_fini(&r);
-    wire_ask(b.url, "GET /health HTTP/1.1\r\nHost: t\r\nx-request-id: bad id\r\n\r\n", true, &r);
+    wire_ask(g.url, "GET /health HTTP/1.1\r\nHost: t\r\nx-request-id: bad id\r\n\r\n", true, &r);
     snprintf(first, sizeof first, "%s", wire_header(&r, "x-request-id"));
     assert_int_equal(strlen(first), 36);
     assert_int_equal(strncmp(first, "req_", 4), 0);
     wire_fini(&r);
-    wire_ask(b.url, "GET /health HTTP/1.1\r\nHost: t\r\n\r\n", true, &r);
+    wire_ask(g.url, "GET /health HTTP/1.1\r\nHost: t\r\n\r\n", true, &r);
     assert_string_not_equal(wire_header(&r, "x-request-id"), first);
     wire_fini(&r);
-    wire_ask(b.url,
+    wire_ask(g.url,
              "POST /v1/messages HTTP/1.1\r\nHost: t\r\nx-request-id: m2\r\nContent-Type: application/json\r\n"
              "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\nContent-Length: 2\r\n\r\n{}", true, &r);
     assert_string_equal(wire_header(&r, "request-id"), "m2");
     assert_non_null(wire_header(&r, "openai-processing-ms"));
     assert_int_equal(strncmp(wire_header(&r, "traceparent"), "00-0af7651916cd43dd8448eb211c80319c-", 36), 0);
     wire_fini(&r);
-    stop(&b);
+    rig_stop(&g);
 }
 
 static void the_admin_port_has_its_own_key(void **state)
 {
     (void)state;
-    bench b;
+    rig g;
     wire_reply r;
     char name[64];
     di_tenant_state tenant_state;
     static const char *const keys[] = {"user"};
-    start(&b, &(srv_options){.admin = true, .admin_key = "boss", .api_keys = keys, .n_api_keys = 1});
-    const char *const admin = srv_admin_url(b.server);
+    start(&g, &(srv_options){.admin = true, .admin_key = "boss", .api_keys = keys, .n_api_keys = 1});
+    const char *const admin = srv_admin_url(g.server);
     assert_non_null(admin);
     wire_ask(admin, "GET /admin/tenants HTTP/1.1\r\nHost: t\r\n\r\n", true, &r);
     wire_expect(&r, 401, "admin key");
@@ -327,7 +299,7 @@ static void the_admin_port_has_its_own_key(void **state)
     wire_fini(&r);
     wire_ask(admin, "POST /admin/tenants/team/a/pause HTTP/1.1\r\nHost: t\r\nContent-Length: 0\r\nAuthorization: Bearer boss\r\n\r\n", true, &r);
     wire_expect(&r, 200, "{\"name\":\"team/a\",\"action\":\"pause\"}");
-    fake_last_tenant(b.service, name, sizeof name, &tenant_state);
+    fake_last_tenant(g.service, name, sizeof name, &tenant_state);
     assert_string_equal(name, "team/a");
     assert_int_equal(tenant_state, DI_TENANT_PAUSED);
     wire_fini(&r);
@@ -338,18 +310,18 @@ static void the_admin_port_has_its_own_key(void **state)
     wire_expect(&r, 200, "{\"draining\":false,\"preparing\":0,\"waiting\":3,");
     wire_fini(&r);
     /* The admin's routes are on no other port. */
-    ask(&b, "GET /admin/tenants HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer user\r\n\r\n", 404, "not_found");
-    stop(&b);
-    start(&b, &(srv_options){.admin = true});
-    wire_ask(srv_admin_url(b.server), "POST /admin/drain HTTP/1.1\r\nHost: t\r\nOrigin: http://evil.example\r\n\r\n", true, &r);
+    rig_ask(&g, "GET /admin/tenants HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer user\r\n\r\n", 404, "not_found");
+    rig_stop(&g);
+    start(&g, &(srv_options){.admin = true});
+    wire_ask(srv_admin_url(g.server), "POST /admin/drain HTTP/1.1\r\nHost: t\r\nOrigin: http://evil.example\r\n\r\n", true, &r);
     wire_expect(&r, 403, "web pages");
     wire_fini(&r);
-    wire_ask(srv_admin_url(b.server), "POST /admin/drain HTTP/1.1\r\nHost: t\r\n\r\n", true, &r);
+    wire_ask(srv_admin_url(g.server), "POST /admin/drain HTTP/1.1\r\nHost: t\r\n\r\n", true, &r);
     wire_expect(&r, 200, "{\"draining\":true,\"pending\":0}");
     wire_fini(&r);
-    assert_true(srv_draining(b.server));
-    ask(&b, "GET /ready HTTP/1.1\r\nHost: t\r\n\r\n", 503, "shutting down");
-    stop(&b);
+    assert_true(srv_draining(g.server));
+    rig_ask(&g, "GET /ready HTTP/1.1\r\nHost: t\r\n\r\n", 503, "shutting down");
+    rig_stop(&g);
 }
 
 static void options_are_checked(void **state)
