@@ -127,6 +127,7 @@ static void the_access_log_tells_of_every_request(void **state)
     wire_read(&w, &r);
     wire_fini(&r);
     wire_close(&w);
+    fake_wait_freed(call); /* its line is written by then */
     rig_ask(&g, "GET /\"x HTTP/1.1\r\nHost: t\r\nx-request-id: odd\r\n\r\n", 404, "not_found");
     srv_reopen_log(g.server);
     rig_stop(&g);
