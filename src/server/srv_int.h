@@ -157,7 +157,7 @@ struct srv_request {
     bool has_left;       /* the watch saw the client leave; under its lock, as the next one */
     di_call_phase left_in;
     int status;          /* of the answer, 0 = none was begun; 408 is set by the watch, which won `reading` */
-    bool complete;       /* the call's output was read to its end */
+    bool complete;       /* a stream was read to its end */
     uint64_t n_sent;     /* bytes of the answer's body */
     int64_t started_at;  /* CLOCK_MONOTONIC ns: head read */
     int64_t body_at;     /* body read */

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +30,23 @@ static di_status find_address(const char *host, int32_t port, struct addrinfo **
     return DI_OK;
 }
 
-static di_status bind_socket(const char *host, int32_t port, int *out, di_error *err)
+/* Accepted connections inherit these: a client that vanishes without a word is given up after a while, also in the middle of a wait
+ * in which nothing is written to it. */
+static bool expect_life(int fd, int32_t idle_timeout_ms)
+{
+    const int yes = 1;
+    const int idle_s = 60;
+    const int interval_s = 15;
+    const int probes = 4;
+    const unsigned int unacknowledged_ms = (unsigned int)idle_timeout_ms;
+    return setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes) == 0 &&
+           setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s) == 0 &&
+           setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof interval_s) == 0 &&
+           setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes) == 0 &&
+           setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unacknowledged_ms, sizeof unacknowledged_ms) == 0;
+}
+
+static di_status bind_socket(const char *host, int32_t port, int32_t idle_timeout_ms, int *out, di_error *err)
 {
     struct addrinfo *address = NULL;
     di_status status = find_address(host, port, &address, err);
@@ -41,7 +58,7 @@ static di_status bind_socket(const char *host, int32_t port, int *out, di_error 
     const int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
         (address->ai_family == AF_INET6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no) != 0) ||
-        bind(fd, address->ai_addr, address->ai_addrlen) != 0 || listen(fd, BACKLOG) != 0) {
+        !expect_life(fd, idle_timeout_ms) || bind(fd, address->ai_addr, address->ai_addrlen) != 0 || listen(fd, BACKLOG) != 0) {
         status = err_set_errno(err, errno, "%s port %d", host, port);
     }
     freeaddrinfo(address);
@@ -114,7 +131,8 @@ di_status srv_listen(srv_listener *listener, const srv_options *o, di_error *err
         }
     }
     if (status == DI_OK) {
-        status = bind_socket(listener->is_admin ? o->admin_host : o->host, listener->is_admin ? o->admin_port : o->port, &fd, err);
+        status = bind_socket(listener->is_admin ? o->admin_host : o->host, listener->is_admin ? o->admin_port : o->port,
+                             o->idle_timeout, &fd, err);
     }
     if (status == DI_OK) {
         status = write_url(listener, fd, tls, err);

@@ -179,6 +179,9 @@ static const char *left_in(const srv_request *r, const di_call_info *info, bool 
     if (r->call == NULL) {
         return !cut ? NULL : r->status == 0 ? "reading" : "flush";
     }
+    if (r->status != 0 && !atomic_load(&r->streaming)) {
+        return cut ? "flush" : NULL;
+    }
     if (r->complete || (!cut && !srv_request_gone(r))) {
         return NULL;
     }

@@ -51,7 +51,11 @@ di_service *fake_new(void)
     di_service *const s = calloc(1, sizeof *s);
     assert_non_null(s);
     pthread_mutex_init(&s->lock, NULL);
-    pthread_cond_init(&s->changed, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&s->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     return s;
 }
 
@@ -88,7 +92,7 @@ static void changed(di_call *call)
 static void wait_changed(di_service *s)
 {
     struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += PATIENCE_S;
     if (pthread_cond_timedwait(&s->changed, &s->lock, &until) != 0) {
         pthread_mutex_unlock(&s->lock);

@@ -76,6 +76,17 @@ static void a_client_that_has_everything_may_go(void **state)
     wire_fini(&r);
     wire_close(&w);
     fake_wait_freed(call);
+    for (int i = 0; i < 50; i++) { /* a whole answer, and gone at once */
+        di_call *const whole = rig_call(&g, &w, "/v1/chat/completions");
+        fake_write(whole, "{}");
+        fake_status(whole, 200, false, 0);
+        fake_end(whole, DI_FINISH_STOP);
+        wire_read(&w, &r);
+        wire_expect(&r, 200, "{}");
+        wire_fini(&r);
+        wire_close(&w);
+        fake_wait_freed(whole);
+    }
     assert_true(wire_metric(g.url, "deepinfer_http_disconnects_total{phase=\"flush\"}") == -1);
     rig_stop(&g);
 }
