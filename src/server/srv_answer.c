@@ -154,11 +154,11 @@ static ssize_t on_read(void *cls, uint64_t position, char *out, size_t capacity)
 
 bool srv_http_answer_call(srv_request *r, int status, const char *type, uint64_t n)
 {
-    enum { BLOCK_BYTES = 16384 };
+    /* Pieces of a body of known length, and of a stream to a client of HTTP/1.0; chunks have a buffer of the connection. */
+    enum { MOST_BYTES = 16384, STREAM_BYTES = 1024 };
     const bool known = n != SRV_UNKNOWN;
-    const size_t block = known && n < BLOCK_BYTES && n > 0 ? (size_t)n : BLOCK_BYTES;
-    return send_response(r, status, type, MHD_create_response_from_callback(known ? n : MHD_SIZE_UNKNOWN, known ? block : 1, on_read,
-                                                                            r, NULL));
+    const size_t block = !known ? STREAM_BYTES : n < MOST_BYTES && n > 0 ? (size_t)n : MOST_BYTES;
+    return send_response(r, status, type, MHD_create_response_from_callback(known ? n : MHD_SIZE_UNKNOWN, block, on_read, r, NULL));
 }
 
 struct MHD_Response *srv_answer_out_of_memory(void)

@@ -2,23 +2,38 @@
 #include "server/srv_int.h"
 
 #include <string.h>
+#include <time.h>
 
+/* Fields of both APIs: each client finds its own and passes over the rest. */
 static void write_model(srv_request *r, buf *out)
 {
     const char *const name = di_service_model_name(r->server->service);
+    const time_t created = (time_t)r->server->started_at;
+    struct tm utc;
+    char text[32];
+    gmtime_r(&created, &utc);
+    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
     buf_puts(out, "{\"id\":");
     buf_json_string(out, name, strlen(name));
-    buf_printf(out, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"deepinfer\",\"max_model_len\":%lld}",
-               (long long)r->server->started_at, (long long)di_service_context(r->server->service));
+    buf_printf(out, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"deepinfer\",\"max_model_len\":%lld,",
+               (long long)created, (long long)di_service_context(r->server->service));
+    buf_printf(out, "\"type\":\"model\",\"created_at\":\"%s\",\"display_name\":", text);
+    buf_json_string(out, name, strlen(name));
+    buf_puts(out, "}");
 }
 
 bool srv_page_models(srv_request *r)
 {
+    const char *const name = di_service_model_name(r->server->service);
     buf json;
     buf_init(&json, SIZE_MAX);
     buf_puts(&json, "{\"object\":\"list\",\"data\":[");
     write_model(r, &json);
-    buf_puts(&json, "]}");
+    buf_puts(&json, "],\"has_more\":false,\"first_id\":");
+    buf_json_string(&json, name, strlen(name));
+    buf_puts(&json, ",\"last_id\":");
+    buf_json_string(&json, name, strlen(name));
+    buf_puts(&json, "}");
     return srv_reply_json(r, &json);
 }
 

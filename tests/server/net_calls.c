@@ -143,6 +143,31 @@ static void a_stream_comes_as_it_is_made(void **state)
     rig_stop(&g);
 }
 
+static void clients_of_http_1_0_get_their_streams_too(void **state)
+{
+    (void)state;
+    rig g;
+    wire w;
+    wire_reply r;
+    char text[3001];
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    rig_start(&g, &(srv_options){.port = 0});
+    wire_open(&w, g.url);
+    wire_send(&w, "POST /v1/chat/completions HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}");
+    di_call *const call = fake_call(g.service, 0);
+    fake_status(call, 200, true, 0);
+    fake_write(call, text);
+    fake_end(call, DI_FINISH_STOP);
+    wire_read(&w, &r);
+    assert_int_equal(r.status, 200);
+    assert_null(wire_header(&r, "Transfer-Encoding"));
+    assert_string_equal(r.body.data, text);
+    wire_fini(&r);
+    wire_close(&w);
+    rig_stop(&g);
+}
+
 static void silent_streams_show_signs_of_life(void **state)
 {
     (void)state;
@@ -359,6 +384,7 @@ int main(void)
         cmocka_unit_test(a_large_answer_comes_whole),
         cmocka_unit_test(refusals_of_the_service_are_passed_on),
         cmocka_unit_test(a_stream_comes_as_it_is_made),
+        cmocka_unit_test(clients_of_http_1_0_get_their_streams_too),
         cmocka_unit_test(silent_streams_show_signs_of_life),
         cmocka_unit_test(requests_may_come_byte_by_byte),
         cmocka_unit_test(bodies_may_come_in_chunks_and_with_expectations),

@@ -20,7 +20,8 @@ static void pages_answer(void **state)
     rig_ask(&g, "GET /health HTTP/1.1\r\nHost: t\r\n\r\n", 200, "{\"status\":\"ok\"}");
     rig_ask(&g, "GET /ready HTTP/1.1\r\nHost: t\r\n\r\n", 200, "{\"status\":\"ready\"}");
     rig_ask(&g, "GET /v1/models HTTP/1.1\r\nHost: t\r\n\r\n", 200, "\"data\":[{\"id\":\"fake/model\",\"object\":\"model\",\"created\":");
-    rig_ask(&g, "GET /v1/models/fake/model HTTP/1.1\r\nHost: t\r\n\r\n", 200, "\"max_model_len\":4096}");
+    rig_ask(&g, "GET /v1/models/fake/model HTTP/1.1\r\nHost: t\r\n\r\n", 200, "\"max_model_len\":4096,\"type\":\"model\"");
+    rig_ask(&g, "GET /v1/models HTTP/1.1\r\nHost: t\r\n\r\n", 200, "],\"has_more\":false,\"first_id\":\"fake/model\",\"last_id\":\"fake/model\"}");
     rig_ask(&g, "GET /v1/models/fake%2Fmodel HTTP/1.1\r\nHost: t\r\n\r\n", 200, "{\"id\":\"fake/model\"");
     rig_ask(&g, "GET /v1/models/other HTTP/1.1\r\nHost: t\r\n\r\n", 404, "\"code\":\"not_found\"");
     rig_ask(&g, "GET /metrics HTTP/1.1\r\nHost: t\r\n\r\n", 200, "deepinfer_fake 1\n");

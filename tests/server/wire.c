@@ -141,7 +141,7 @@ void wire_read_head(wire *w, wire_reply *out)
         before = out->head.size;
         take_line(w, &out->head);
     } while (out->head.size > before + 2);
-    assert_int_equal(sscanf(out->head.data, "HTTP/1.1 %d", &out->status), 1);
+    assert_int_equal(sscanf(out->head.data, "HTTP/1.%*d %d", &out->status), 1);
 }
 
 /* One chunk; false: it was the last one. */
