@@ -132,14 +132,9 @@ static di_status read_line(srv_keys *keys, char *line, srv_key_defaults defaults
     return status;
 }
 
-static di_status read_file(srv_keys *keys, const char *path, srv_key_defaults defaults, di_error *err)
+di_status srv_keys_add_text(srv_keys *keys, char *text, size_t size, const char *name, srv_key_defaults defaults, di_error *err)
 {
-    char *text;
-    size_t size;
-    di_status status = file_read(path, MAX_FILE_BYTES, &text, &size, err);
-    if (status != DI_OK) {
-        return status;
-    }
+    di_status status = DI_OK;
     size_t number = 0;
     for (char *line = text; status == DI_OK && line < text + size;) {
         char *const end = memchr(line, '\n', (size_t)(text + size - line));
@@ -154,8 +149,21 @@ static di_status read_file(srv_keys *keys, const char *path, srv_key_defaults de
         line = next;
     }
     if (status != DI_OK) {
-        err_prefix(err, "%s: line %zu", path, number);
-    } else if (keys->n == 0) {
+        err_prefix(err, "%s: line %zu", name, number);
+    }
+    return status;
+}
+
+static di_status read_file(srv_keys *keys, const char *path, srv_key_defaults defaults, di_error *err)
+{
+    char *text;
+    size_t size;
+    di_status status = file_read(path, MAX_FILE_BYTES, &text, &size, err);
+    if (status != DI_OK) {
+        return status;
+    }
+    status = srv_keys_add_text(keys, text, size, path, defaults, err);
+    if (status == DI_OK && keys->n == 0) {
         status = err_set(err, DI_E_FORMAT, "%s: no API key in this file, so nobody could come in", path);
     }
     explicit_bzero(text, size);

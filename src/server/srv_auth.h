@@ -37,6 +37,10 @@ di_status srv_keys_open(srv_keys *keys, const char *const *list, size_t n_list, 
                         di_error *err);
 void srv_keys_fini(srv_keys *keys);
 
+/* A step of srv_keys_open: adds the keys of a file's text, which is written over; `name` is for messages. Errors: DI_E_FORMAT,
+ * DI_E_MEMORY. */
+di_status srv_keys_add_text(srv_keys *keys, char *text, size_t size, const char *name, srv_key_defaults defaults, di_error *err);
+
 /* NULL when there is no such key. */
 srv_key *srv_keys_find(const srv_keys *keys, const char *secret);
 
