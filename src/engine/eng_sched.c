@@ -346,6 +346,7 @@ static void hand_out(di_scheduler *s)
     if (s->n_events > 0) {
         s->on_events(s->user, s->events, s->n_events);
         s->n_events = 0;
+        s->n_failures = 0;
     }
     free_ended(s);
 }

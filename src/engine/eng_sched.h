@@ -139,6 +139,7 @@ typedef struct eng_executor {
     pool *sampling; /* NULL: one thread */
 } eng_executor;
 
+#define ENG_FAILURES 16 /* messages of one step that are kept apart; further ones share the last place */
 #define ENG_TENANT_BUCKETS 1024
 
 struct di_scheduler {
@@ -182,6 +183,8 @@ struct di_scheduler {
     di_task_event *events; /* [events_capacity] */
     size_t n_events;
     size_t events_capacity;
+    di_error failures[ENG_FAILURES]; /* [n_failures] that events point to until they are handed out */
+    size_t n_failures;
     size_t events_needed;  /* that one step can produce at most, with all tasks there are */
     di_scheduler_stats stats;
 };

@@ -43,6 +43,7 @@ static void sample_all(di_scheduler *s, eng_pass *p)
     for (int32_t i = 0; i < p->n_results; i++) {
         eng_result *const r = &p->results[i];
         if (r->choice != NULL && r->status != DI_OK) {
+            (void)err_set(&p->err, r->status, "no token could be chosen"); /* should it succeed now */
             (void)eng_sampler_choose(r->choice->sampler, s->logits + (size_t)r->row * all.vocab, r->position, NULL, &r->sample, &p->err);
         }
     }

@@ -81,6 +81,18 @@ static void end_task(di_scheduler *s, di_task *task)
     s->ended = task;
 }
 
+/* The caller's error is gone when the events are handed out. */
+static const di_error *keep_error(di_scheduler *s, const di_error *error)
+{
+    if (error == NULL) {
+        return NULL;
+    }
+    s->n_failures += s->n_failures < ENG_FAILURES ? 1 : 0;
+    di_error *const kept = &s->failures[s->n_failures - 1];
+    *kept = *error;
+    return kept;
+}
+
 void eng_retire_choice(di_scheduler *s, eng_choice *c, di_task_end end, const di_sample *sample, const di_error *error)
 {
     di_task *const task = c->task;
@@ -88,8 +100,8 @@ void eng_retire_choice(di_scheduler *s, eng_choice *c, di_task_end end, const di
         return;
     }
     const bool carried = c->phase == ENG_PREFILL;
-    s->events[s->n_events++] =
-        (di_task_event){.task = task, .user = task->user, .choice = c->index, .sample = sample, .end = end, .error = error};
+    s->events[s->n_events++] = (di_task_event){
+        .task = task, .user = task->user, .choice = c->index, .sample = sample, .end = end, .error = keep_error(s, error)};
     release(s, c, end != DI_TASK_FAILED);
     c->phase = ENG_ENDED;
     task->n_live--;
