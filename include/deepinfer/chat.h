@@ -37,7 +37,8 @@ typedef struct di_service_options {
  * and di_scheduler_new; DI_E_MEMORY. */
 DI_API di_status di_service_open(const di_model *model, const di_tokenizer *tokenizer, const di_service_options *options, di_service **out,
                                  di_error *err);
-/* Cancels what runs and waits for the running step. Calls must have been freed. */
+/* Cancels what runs and waits for the running step. Calls that are not freed yet have ended then; they can be read and must be freed,
+ * nothing else. */
 DI_API void di_service_close(di_service *service);
 
 DI_API const char *di_service_model_name(const di_service *service);

@@ -212,7 +212,6 @@ void chat_call_put(di_call *c)
         return;
     }
     di_service *const s = c->service;
-    free_work(c); /* while the service is there for certain */
     pthread_mutex_lock(&s->calls);
     if (c->previous_of_all != NULL) {
         c->previous_of_all->next_of_all = c->next_of_all;
@@ -223,9 +222,12 @@ void chat_call_put(di_call *c)
         c->next_of_all->previous_of_all = c->previous_of_all;
     }
     s->n_calls--;
-    pthread_cond_broadcast(&s->left);
+    const bool last = s->closed && s->n_calls == 0;
     pthread_mutex_unlock(&s->calls);
     destroy(c);
+    if (last) {
+        chat_service_free(s);
+    }
 }
 
 void chat_call_discard(di_call *c)
@@ -236,7 +238,13 @@ void chat_call_discard(di_call *c)
 
 void chat_leave(di_call *c)
 {
+    di_service *const s = c->service;
     free_work(c);
+    pthread_mutex_lock(&s->calls);
+    if (--s->n_on_way == 0) {
+        pthread_cond_broadcast(&s->left);
+    }
+    pthread_mutex_unlock(&s->calls);
     chat_call_put(c);
 }
 
@@ -281,9 +289,9 @@ chat_published chat_publish(di_call *c)
     pthread_mutex_lock(&c->mutex);
     const bool wakes = c->wakes || c->staged.size > 0;
     const chat_published result = hand_over(c);
-    const di_call_phase before = c->info.phase;
     if (result == CHAT_PUBLISHED) {
         const size_t unread = c->info.unread;
+        count_phase(c, c->info.phase, c->draft.phase); /* here, so that figures never lag behind the call */
         c->info = c->draft;
         c->info.unread = unread;
         if (c->n_waiters > 0) {
@@ -296,7 +304,6 @@ chat_published chat_publish(di_call *c)
         return result;
     }
     c->wakes = false;
-    count_phase(c, before, c->draft.phase);
     if (wakes) {
         pthread_mutex_lock(&c->wake_mutex);
         if (c->wake != NULL) {

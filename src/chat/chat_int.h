@@ -387,6 +387,8 @@ struct di_service {
     pthread_cond_t left;
     di_call *first_call;        /* all that are not destroyed */
     int64_t n_calls;
+    int64_t n_on_way;           /* accepted calls that have not left */
+    bool closed;                /* the last call frees what is left of the service */
 
     chat_preparation preparation;
     chat_link link;
@@ -400,6 +402,8 @@ di_status chat_service_open(const di_model *model, const di_tokenizer *tokenizer
                             void *script_user, di_service **out, di_error *err);
 /* What the scheduler gives to the script as task_user. */
 static inline const di_call *chat_script_call(const void *task_user) { return ((const chat_task *)task_user)->call; }
+
+void chat_service_free(di_service *s); /* a closed one without calls */
 
 /* Whether requests may use this model name; the error lists those they may. */
 di_status chat_check_model(const di_service *s, const char *name, size_t n, di_error *err);

@@ -1,7 +1,8 @@
 /* chat_service.c - a service: opening and closing, submitting, draining, tenants, figures.
  *
  * Closing cancels all calls, waits until the last has left its way, and only then ends the threads in the order of the way. So no
- * thread ever has to look whether the next one is still there. */
+ * thread ever has to look whether the next one is still there. Calls that the user has not freed by then stay readable; the last one
+ * frees the struct. */
 #include "chat/chat_int.h"
 #include "chat/chat_metrics.h"
 
@@ -198,10 +199,16 @@ di_status di_service_open(const di_model *model, const di_tokenizer *tokenizer, 
 static void wait_until_left(di_service *s)
 {
     pthread_mutex_lock(&s->calls);
-    while (s->n_calls > 0) {
+    while (s->n_on_way > 0) {
         pthread_cond_wait(&s->left, &s->calls);
     }
     pthread_mutex_unlock(&s->calls);
+}
+
+void chat_service_free(di_service *s)
+{
+    pthread_mutex_destroy(&s->calls);
+    free(s);
 }
 
 void di_service_close(di_service *s)
@@ -232,8 +239,13 @@ void di_service_close(di_service *s)
     pthread_mutex_destroy(&s->preparation.queue);
     pthread_cond_destroy(&s->left);
     pthread_mutex_destroy(&s->cancelling);
-    pthread_mutex_destroy(&s->calls);
-    free(s);
+    pthread_mutex_lock(&s->calls);
+    s->closed = true;
+    const bool last = s->n_calls == 0;
+    pthread_mutex_unlock(&s->calls);
+    if (last) {
+        chat_service_free(s);
+    }
 }
 
 const char *di_service_model_name(const di_service *service)
@@ -264,6 +276,7 @@ static di_status enter(di_service *s, di_call *c, di_error *err)
         }
         s->first_call = c;
         s->n_calls++;
+        s->n_on_way++;
     }
     pthread_mutex_unlock(&s->calls);
     return status;
