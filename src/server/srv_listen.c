@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { BACKLOG = 4096, MAX_PEM_BYTES = 1 << 20, ADMIN_CONNECTIONS = 64, BUFFER_BYTES = 16384 };
+enum { BACKLOG = 4096, MAX_PEM_BYTES = 1 << 20, ADMIN_CONNECTIONS = 64, BUFFER_BYTES = 16384, SEND_BUFFER_BYTES = 1 << 17 };
 
 static di_status find_address(const char *host, int32_t port, struct addrinfo **out, di_error *err)
 {
@@ -30,20 +30,28 @@ static di_status find_address(const char *host, int32_t port, struct addrinfo **
     return DI_OK;
 }
 
-/* Accepted connections inherit these: a client that vanishes without a word is given up after a while, also in the middle of a wait
- * in which nothing is written to it. */
-static bool expect_life(int fd, int32_t idle_timeout_ms)
+/* Accepted connections inherit these: a client that vanishes without a word is given up after a while, also in the middle of a wait in
+ * which nothing is written to it; and what the kernel holds for one that does not read stays small (it would grow to megabytes). */
+static bool set_up_connections(int fd, int32_t idle_timeout_ms)
 {
-    const int yes = 1;
-    const int idle_s = 60;
-    const int interval_s = 15;
-    const int probes = 4;
-    const unsigned int unacknowledged_ms = (unsigned int)idle_timeout_ms;
-    return setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes) == 0 &&
-           setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s) == 0 &&
-           setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof interval_s) == 0 &&
-           setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes) == 0 &&
-           setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unacknowledged_ms, sizeof unacknowledged_ms) == 0;
+    const struct {
+        int level;
+        int name;
+        int value;
+    } options[] = {
+        {SOL_SOCKET, SO_KEEPALIVE, 1},
+        {IPPROTO_TCP, TCP_KEEPIDLE, 60}, /* seconds */
+        {IPPROTO_TCP, TCP_KEEPINTVL, 15},
+        {IPPROTO_TCP, TCP_KEEPCNT, 4},
+        {IPPROTO_TCP, TCP_USER_TIMEOUT, idle_timeout_ms},
+        {SOL_SOCKET, SO_SNDBUF, SEND_BUFFER_BYTES},
+    };
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
+        if (setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof options[i].value) != 0) {
+            return false;
+        }
+    }
+    return true;
 }
 
 static di_status bind_socket(const char *host, int32_t port, int32_t idle_timeout_ms, int *out, di_error *err)
@@ -58,7 +66,7 @@ static di_status bind_socket(const char *host, int32_t port, int32_t idle_timeou
     const int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
         (address->ai_family == AF_INET6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no) != 0) ||
-        !expect_life(fd, idle_timeout_ms) || bind(fd, address->ai_addr, address->ai_addrlen) != 0 || listen(fd, BACKLOG) != 0) {
+        !set_up_connections(fd, idle_timeout_ms) || bind(fd, address->ai_addr, address->ai_addrlen) != 0 || listen(fd, BACKLOG) != 0) {
         status = err_set_errno(err, errno, "%s port %d", host, port);
     }
     freeaddrinfo(address);
