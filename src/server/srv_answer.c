@@ -95,6 +95,10 @@ static bool add_headers(struct MHD_Response *response, const srv_request *r, int
         add_header(&list, "Cache-Control", "no-store");
     }
     add_header(&list, "X-Content-Type-Options", "nosniff");
+    if (r->route->page == srv_page_console) {
+        add_header(&list, "Content-Security-Policy",
+                   "default-src 'self' 'unsafe-inline' data: blob:; object-src 'none'; base-uri 'none'; frame-ancestors 'none'");
+    }
     add_cors_headers(&list, r);
     add_status_headers(&list, r, status);
     return !list.failed;

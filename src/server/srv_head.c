@@ -111,15 +111,19 @@ static void check_route(srv_request *r, const char *path)
     }
 }
 
-/* Both lengths at once, or a coding that is not chunked: a proxy in front might see another end of the request than we do. */
+/* Two lengths, or a coding that is not chunked: a proxy in front might see another end of the request than we do. */
 static void check_framing(srv_request *r)
 {
     const char *const coding = srv_http_header(r, "Transfer-Encoding");
     const char *const length = srv_http_header(r, "Content-Length");
     r->has_body = coding != NULL || (length != NULL && strspn(length, "0") != strlen(length));
-    if (coding != NULL && (length != NULL || strcasecmp(coding, "chunked") != 0)) {
+    if (srv_http_count_header(r, "Content-Length") + srv_http_count_header(r, "Transfer-Encoding") > 1 ||
+        (coding != NULL && strcasecmp(coding, "chunked") != 0)) {
+        r->has_body = true;
         r->must_close = true;
-        srv_refuse(r, 400, "framing", "Transfer-Encoding is `chunked` without Content-Length, or not given at all.");
+        srv_refuse(r, 400, "framing", "The length of a body is told once: by Content-Length, or by Transfer-Encoding: chunked.");
+    } else if (r->needs_host && srv_http_count_header(r, "Host") != 1) {
+        srv_refuse(r, 400, "bad_header", "HTTP/1.1 takes one Host header.");
     }
 }
 

@@ -10,10 +10,32 @@
 #include <netdb.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 const char *srv_http_header(const srv_request *r, const char *name)
 {
     return MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, name);
+}
+
+typedef struct name_count {
+    const char *name;
+    size_t n;
+} name_count;
+
+static enum MHD_Result count_name(void *cls, enum MHD_ValueKind kind, const char *name, const char *value)
+{
+    name_count *const count = cls;
+    (void)kind;
+    (void)value;
+    count->n += strcasecmp(name, count->name) == 0;
+    return MHD_YES;
+}
+
+size_t srv_http_count_header(const srv_request *r, const char *name)
+{
+    name_count count = {.name = name};
+    MHD_get_connection_values(r->connection, MHD_HEADER_KIND, count_name, &count);
+    return count.n;
 }
 
 size_t srv_http_head_bytes(const srv_request *r)
@@ -75,8 +97,21 @@ static enum MHD_Result result(bool goes_on)
     return goes_on ? MHD_YES : MHD_NO;
 }
 
+/* A request to a proxy names its server too (`GET http://host/path`), and must be understood: RFC 9112, 3.2.2. */
+static const char *path_of(const char *target)
+{
+    const char *const authority = strncasecmp(target, "http://", 7) == 0    ? target + 7
+                                  : strncasecmp(target, "https://", 8) == 0 ? target + 8
+                                                                            : NULL;
+    if (authority == NULL) {
+        return target;
+    }
+    const char *const path = strchr(authority, '/');
+    return path != NULL ? path : "/";
+}
+
 static enum MHD_Result begin(const srv_listener *listener, struct MHD_Connection *connection, const char *path, const char *method,
-                             void **state)
+                             const char *version, void **state)
 {
     srv_conn *const conn = conn_of(connection);
     srv_request *const r = conn != NULL ? srv_request_new(listener, connection, conn, path, method) : NULL;
@@ -85,6 +120,7 @@ static enum MHD_Result begin(const srv_listener *listener, struct MHD_Connection
         return MHD_queue_response(connection, MHD_HTTP_SERVICE_UNAVAILABLE, listener->server->out_of_memory);
     }
     *state = r;
+    r->needs_host = strcmp(version, MHD_HTTP_VERSION_1_1) == 0;
     srv_request_head(r, path);
     return result(!srv_request_refused_early(r) || srv_request_run(r));
 }
@@ -92,10 +128,9 @@ static enum MHD_Result begin(const srv_listener *listener, struct MHD_Connection
 static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, const char *path, const char *method,
                                  const char *version, const char *data, size_t *n, void **state)
 {
-    (void)version;
     srv_request *const r = *state;
     if (r == NULL) {
-        return begin(cls, connection, path, method, state);
+        return begin(cls, connection, path_of(path), method, version, state);
     }
     if (*n > 0) {
         const size_t size = *n;

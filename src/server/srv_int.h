@@ -150,6 +150,7 @@ struct srv_request {
     buf body;
     size_t body_counted; /* of it in server->body_memory */
     uint64_t n_received;
+    bool needs_host; /* HTTP/1.1 */
     bool has_body;
     bool must_close; /* what follows is not read: the answer comes at once and ends the connection */
 
@@ -196,6 +197,7 @@ void srv_check_head(srv_request *r, const char *path);
 
 const char *srv_http_header(const srv_request *r, const char *name);
 bool srv_http_basic_password(const srv_request *r, char *out, size_t capacity);
+size_t srv_http_count_header(const srv_request *r, const char *name);
 size_t srv_http_head_bytes(const srv_request *r);
 
 /* Puts the connection to sleep unless something has come since r->signalled was cleared; false then. On its thread. */

@@ -187,7 +187,7 @@ static void bodies_are_json_of_a_bounded_size(void **state)
         415, "Compressed");
     rig_ask(&g,
         "POST /v1/responses HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\nContent-Length: 2\r\n"
-        "\r\n2\r\n{}\r\n0\r\n\r\n", 400, "Transfer-Encoding");
+        "\r\n2\r\n{}\r\n0\r\n\r\n", 400, "is told once");
     /* On the connection goes, also behind a body that was too large. */
     wire_open(&w, g.url);
     char large[1002];
@@ -218,6 +218,38 @@ static void bodies_are_json_of_a_bounded_size(void **state)
     wire_wait_end(&w);
     wire_fini(&r);
     wire_close(&w);
+    rig_stop(&g);
+}
+
+static void heads_say_clearly_what_they_are(void **state)
+{
+    (void)state;
+    rig g;
+    wire w;
+    wire_reply r;
+    static const char *const lengths[] = {
+        "Content-Length: 2\r\nContent-Length: 5\r\n",
+        "Content-Length: 2\r\nContent-Length: 2\r\n",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: gzip, chunked\r\n",
+        "Content-Length: 0\r\nTransfer-Encoding: chunked\r\n",
+    };
+    start(&g, &(srv_options){.port = 0});
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        wire_open(&w, g.url);
+        wire_send(&w, "POST /tokenize HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\n%s\r\n{}GET /health", lengths[i]);
+        wire_read(&w, &r);
+        wire_expect(&r, 400, "is told once");
+        wire_fini(&r);
+        wire_wait_end(&w); /* what follows might be a request of somebody else */
+        wire_close(&w);
+    }
+    rig_ask(&g, "GET /health HTTP/1.1\r\n\r\n", 400, "one Host header");
+    rig_ask(&g, "GET /health HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400, "one Host header");
+    rig_ask(&g, "GET http://t/health HTTP/1.1\r\nHost: t\r\n\r\n", 200, "ok");
+    rig_ask(&g, "GET HTTPS://t HTTP/1.1\r\nHost: t\r\n\r\n", 200, "<title>");
+    rig_ask(&g, "GET ftp://t/health HTTP/1.1\r\nHost: t\r\n\r\n", 404, "not_found");
+    assert_int_equal(fake_n_calls(g.service), 0);
     rig_stop(&g);
 }
 
@@ -362,6 +394,7 @@ int main(void)
         cmocka_unit_test(every_route_but_health_needs_a_key),
         cmocka_unit_test(tenants_come_from_keys_or_a_trusted_header),
         cmocka_unit_test(bodies_are_json_of_a_bounded_size),
+        cmocka_unit_test(heads_say_clearly_what_they_are),
         cmocka_unit_test(heads_have_a_bounded_size),
         cmocka_unit_test(ids_are_taken_or_made_and_echoed),
         cmocka_unit_test(the_admin_port_has_its_own_key),
