@@ -158,6 +158,7 @@ struct srv_request {
     bool has_left;       /* the watch saw the client leave; under its lock, as the next one */
     di_call_phase left_in;
     int status;          /* of the answer, 0 = none was begun; 408 is set by the watch, which won `reading` */
+    bool out_of_flight;  /* not counted any more as one that is read or answered */
     bool complete;       /* a stream was read to its end */
     uint64_t n_sent;     /* bytes of the answer's body */
     int64_t started_at;  /* CLOCK_MONOTONIC ns: head read */
@@ -277,7 +278,7 @@ void srv_metrics_close(srv_metrics *m);
 void srv_metrics_event(srv_metrics *m, srv_event event);
 void srv_metrics_refused(srv_metrics *m, const char *reason);
 void srv_metrics_left(srv_metrics *m, const char *phase);
-void srv_metrics_begun(srv_metrics *m);
+void srv_metrics_begun(srv_metrics *m, int change); /* requests in flight */
 void srv_metrics_ended(srv_metrics *m, const srv_request *r, int64_t now);
 void srv_metrics_write(srv_server *server, buf *page);
 

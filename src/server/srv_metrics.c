@@ -131,15 +131,14 @@ void srv_metrics_left(srv_metrics *m, const char *phase)
              labels);
 }
 
-void srv_metrics_begun(srv_metrics *m)
+void srv_metrics_begun(srv_metrics *m, int change)
 {
-    met_gauge_add(m->in_flight, 1);
+    met_gauge_add(m->in_flight, change);
 }
 
 void srv_metrics_ended(srv_metrics *m, const srv_request *r, int64_t now)
 {
     char labels[96];
-    met_gauge_add(m->in_flight, -1);
     met_counter_add(m->received, r->n_received);
     met_counter_add(m->sent, r->n_sent);
     snprintf(labels, sizeof labels, "route=\"%s\",code=\"%d\"", r->route->label, r->status);

@@ -69,7 +69,7 @@ srv_request *srv_request_new(const srv_listener *listener, struct MHD_Connection
     buf_init(&r->body, (size_t)r->server->options.max_body_bytes);
     pthread_mutex_init(&r->lock, NULL);
     take_ids(r);
-    srv_metrics_begun(r->server->metrics);
+    srv_metrics_begun(r->server->metrics, 1);
     srv_watch_begin(r);
     return r;
 }
@@ -143,6 +143,14 @@ bool srv_request_gone(const srv_request *r)
     return atomic_load(&r->gone) || atomic_load(&r->server->stopping);
 }
 
+static void leave_flight(srv_request *r)
+{
+    if (!r->out_of_flight) {
+        r->out_of_flight = true;
+        srv_metrics_begun(r->server->metrics, -1);
+    }
+}
+
 bool srv_request_run(srv_request *r)
 {
     if (r->call != NULL) {
@@ -156,7 +164,9 @@ bool srv_request_run(srv_request *r)
         return srv_reply_options(r);
     }
     if (r->refusal == 0 && r->route->page != NULL) {
-        return r->route->page(r);
+        const bool goes_on = r->route->page(r);
+        leave_flight(r); /* whoever has read a page of figures is not in the next one */
+        return goes_on;
     }
     if (r->refusal == 0) {
         const bool goes_on = srv_call_start(r);
@@ -213,6 +223,7 @@ void srv_request_end(srv_request *r, bool cut)
     if (left != NULL) {
         srv_metrics_left(server->metrics, left);
     }
+    leave_flight(r);
     srv_metrics_ended(server->metrics, r, now);
     srv_log_request(r, &info, left, now);
     srv_otlp_request(server->otlp, r, &info, now);

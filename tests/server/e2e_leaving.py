@@ -97,7 +97,7 @@ def test_in_flush(leave):
 
 def test_whoever_reads_byte_by_byte_is_bounded_and_dropped():
     body = question(CHAT, CAIRO)
-    with Server("--backend", "null", "--max-unread-kb", 256) as server:
+    with Server("--backend", "null", "--max-unread-kb", 2048) as server:  # far more than sockets hold
         said = post(server, CHAT, body)["choices"]
         slow = Stream(server, COMPLETIONS, question(COMPLETIONS, CAIRO, **LARGE), receive_buffer=4096)
         slow.head()
