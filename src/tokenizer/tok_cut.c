@@ -45,16 +45,30 @@ static size_t line_after(const uint8_t *s, size_t n, size_t from, size_t to)
     return to;
 }
 
+/* Line starts are found quickest, but in indented text they may be far between. */
+#define LINE_REACH 2048u
+
+/* False for most characters of most texts: those with no cut at either side unless their neighbour has one. */
+static inline bool may_cut(uint8_t c)
+{
+    const unsigned kind = tok_ascii_kind[c];
+    return kind == TOK_N || kind == TOK_NOT_ASCII || c == '\n';
+}
+
 size_t tok_cut_after(const uint8_t *s, size_t n, size_t from, size_t to, bool lines_only)
 {
-    const size_t line = line_after(s, n, from, to);
-    if (line != to || lines_only) {
+    const size_t reach = lines_only || to - from < LINE_REACH ? to : from + LINE_REACH;
+    const size_t line = line_after(s, n, from, reach);
+    if (line != reach || lines_only) {
         return line;
     }
+    bool before = true;
     for (size_t i = from; i < to; i++) {
-        if ((s[i] & 0xC0) != 0x80 && tok_is_cut(s, n, i)) {
+        const bool here = may_cut(s[i]);
+        if ((before || here) && (s[i] & 0xC0) != 0x80 && tok_is_cut(s, n, i)) {
             return i;
         }
+        before = here;
     }
     return to;
 }

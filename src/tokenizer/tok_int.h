@@ -175,8 +175,8 @@ size_t tok_cut_one(const di_tokenizer *tok, const uint8_t *s, size_t n, size_t b
  * and a character boundary at i assumed; true at both ends. */
 bool tok_is_cut(const uint8_t *s, size_t n, size_t i);
 
-/* A cut in [from, to), or `to` when there is none: the first line start, else the first of any kind unless `lines_only`. No added
- * token without a line feed lies across a line start. */
+/* A cut in [from, to), or `to` when there is none: a line start where one is near, else the first of any kind unless `lines_only`. No
+ * added token without a line feed lies across a line start. */
 size_t tok_cut_after(const uint8_t *s, size_t n, size_t from, size_t to, bool lines_only);
 
 /* ---- merging (tok_bpe.c, tok_kept.c, tok_merge.c, tok_cjk.c, tok_long.c) ---- */

@@ -26,7 +26,7 @@
 #define MIN_BYTES ((size_t)1 << 20)  /* below, starting threads costs more than it gains */
 #define MAX_THREADS 64
 #define BLOCK_BYTES ((size_t)2 << 20) /* a huge page */
-#define KEPT_BLOCKS 4u
+#define KEPT_BLOCKS 6u
 
 /* Ids of chunks of one thread, one behind the other. */
 typedef struct tok_block {
