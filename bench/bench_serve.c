@@ -262,8 +262,9 @@ static double cpu_seconds(void)
 static void report(load *l, const char *what, int64_t start, int64_t events_before, double cpu)
 {
     const double seconds = (double)(clock_now_ns() - start) / 1e9;
-    printf("{\"%s\": true, \"seconds\": %.3f, \"requests\": %zu, \"failed\": %zu, \"mixed\": %zu, \"open\": %zu, \"events\": %lld, \"cpu\": %.3f",
-           what, seconds, l->n_done, l->n_failed, l->n_mixed, l->n_open, (long long)(sum_events(l) - events_before), cpu);
+    printf("{\"%s\": true, \"seconds\": %.3f, \"requests\": %zu, \"failed\": %zu, \"mixed\": %zu, \"open\": %zu", what, seconds, l->n_done,
+           l->n_failed, l->n_mixed, l->n_open);
+    printf(", \"events\": %lld, \"cpu\": %.3f", (long long)(sum_events(l) - events_before), cpu);
     if (strcmp(what, "end") == 0) {
         printf(", \"gap_p50\": %.1f, \"gap_p99\": %.1f, \"gaps\": %zu", quantile(l->gaps, l->n_gaps, 0.5),
                quantile(l->gaps, l->n_gaps, 0.99), l->n_gaps);
