@@ -162,11 +162,13 @@ int main(int argc, char **argv)
     pthread_mutex_init(&b.mutex, NULL);
     pthread_cond_init(&b.wakes, NULL);
 
-    snprintf(body, sizeof body, "{\"model\":\"DeepSeek-V4.1-Flash\",\"stream\":true,\"thinking\":{\"type\":\"disabled\"},\"max_tokens\":%ld,"
+    snprintf(body, sizeof body,
+             "{\"model\":\"DeepSeek-V4.1-Flash\",\"stream\":true,\"thinking\":{\"type\":\"disabled\"},\"max_tokens\":%ld,"
              "\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]}", tokens);
     run_route(&b, "chat", DI_ROUTE_CHAT, body);
     run_route(&b, "messages", DI_ROUTE_MESSAGES, body);
-    snprintf(body, sizeof body, "{\"model\":\"DeepSeek-V4.1-Flash\",\"stream\":true,\"reasoning\":{\"effort\":\"none\"},"
+    snprintf(body, sizeof body,
+             "{\"model\":\"DeepSeek-V4.1-Flash\",\"stream\":true,\"reasoning\":{\"effort\":\"none\"},"
              "\"max_output_tokens\":%ld,\"input\":\"Hello\"}", tokens);
     run_route(&b, "responses", DI_ROUTE_RESPONSES, body);
     snprintf(body, sizeof body, "{\"model\":\"DeepSeek-V4.1-Flash\",\"stream\":true,\"max_tokens\":%ld,\"prompt\":\"Hello\"}", tokens);
