@@ -38,6 +38,7 @@ typedef struct di_engine_options {
     void *trace_user;
     int64_t kv_bytes;     /* memory for KV, taken as it is used: pages and states of sequences, the prefix cache; 0 = a quarter of RAM */
     di_replay replay;
+    bool draft;           /* load the checkpoint's draft model, when it has one (di_sequence_draft) */
 } di_engine_options;
 
 DI_API void di_engine_options_default(di_engine_options *out); /* the same as all zero */
@@ -173,6 +174,19 @@ DI_API di_status di_sequence_set_sampling(di_sequence *sequence, const di_sampli
 /* Chooses the next token of a ready sequence and feeds it. Penalties count the tokens sampled so far (repetition_penalty also those fed).
  * Errors: DI_E_STATE when not ready, DI_E_LIMIT when the context is full, DI_E_FORMAT when the logits hold NaN. */
 DI_API di_status di_sequence_sample(di_sequence *sequence, di_sample *out, di_error *err);
+
+/* --- Drafts (dspark.md) ------------------------------------------------------------------------------------------------- */
+
+#define DI_MAX_DRAFT 64
+
+/* How many tokens the draft model proposes at once; 0 without one. */
+DI_API int32_t di_engine_draft_length(const di_engine *engine);
+
+/* Proposes what follows behind `anchor`, the token that will be fed next, each time the likeliest: *n ids, at most `capacity`, and the raw
+ * confidence in each (its sigmoid estimates how likely the draft is right when those before it are). The sequence, which must have
+ * nothing queued, does not change. Errors: DI_E_UNSUPPORTED (no draft model), DI_E_STATE, DI_E_ARGUMENT, DI_E_MEMORY, DI_E_DEVICE. */
+DI_API di_status di_sequence_draft(di_sequence *sequence, int32_t anchor, int32_t *ids, float *confidence, int32_t capacity, int32_t *n,
+                                   di_error *err);
 
 /* --- Stop strings ------------------------------------------------------------------------------------------------------ */
 

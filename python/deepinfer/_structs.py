@@ -13,12 +13,12 @@ class Error(ctypes.Structure):
 
 class EngineOptions(ctypes.Structure):
     _fields_ = [("backend", c_char_p), ("n_threads", c_int32), ("chunk_tokens", c_int32), ("max_tokens", c_int64), ("trace", c_void_p),
-                ("trace_user", c_void_p), ("kv_bytes", c_int64), ("replay", c_int)]
+                ("trace_user", c_void_p), ("kv_bytes", c_int64), ("replay", c_int), ("draft", c_bool)]
 
 
 class SchedulerOptions(ctypes.Structure):
     _fields_ = [("on_events", c_void_p), ("user", c_void_p), ("step_tokens", c_int32), ("max_running", c_int32), ("max_waiting", c_int64),
-                ("ahead_tokens", c_int32), ("script", c_void_p), ("script_user", c_void_p)]
+                ("ahead_tokens", c_int32), ("script", c_void_p), ("script_user", c_void_p), ("draft_tokens", c_int32)]
 
 
 class RecipeOptions(ctypes.Structure):

@@ -51,6 +51,14 @@ static const met_desc counters[CHAT_N_COUNTERS] = {
                          .unit = MET_SECONDS},
     [CHAT_C_PLAN] = {.name = "deepinfer_step_plan_seconds_total", .help = "Time of planning beside a forward pass.", .unit = MET_SECONDS},
     [CHAT_C_EVICTED] = {.name = "deepinfer_kv_pages_evicted_total", .help = "KV pages that the prefix cache gave up."},
+    [CHAT_C_DRAFTS] = {.name = "deepinfer_drafts_total", .alias = "vllm:spec_decode_num_drafts_total",
+                       .help = "Proposals that were verified."},
+    [CHAT_C_DRAFTED] = {.name = "deepinfer_draft_tokens_total", .alias = "vllm:spec_decode_num_draft_tokens_total",
+                        .help = "Draft tokens that were verified."},
+    [CHAT_C_ACCEPTED] = {.name = "deepinfer_draft_tokens_accepted_total", .alias = "vllm:spec_decode_num_accepted_tokens_total",
+                         .help = "Draft tokens that were right."},
+    [CHAT_C_DRAFT_TIME] = {.name = "deepinfer_step_draft_seconds_total", .help = "Time of the draft model in forward passes.",
+                           .unit = MET_SECONDS},
     [CHAT_C_UNREAD] = {.name = "deepinfer_requests_unread_total", .help = "Streams cancelled because nobody read them."},
 };
 
@@ -234,7 +242,8 @@ static void take_over(chat_metrics *m, const di_service_stats *stats)
         {CHAT_C_PREEMPTIONS, s->n_preempted}, {CHAT_C_LOOKUPS, kv->lookup_tokens},      {CHAT_C_HITS, kv->resumed_tokens},
         {CHAT_C_STEPS, s->n_steps},           {CHAT_C_LOOKUPS_VLLM, kv->lookup_tokens}, {CHAT_C_HITS_VLLM, kv->resumed_tokens},
         {CHAT_C_EXECUTE, s->execute_ns},      {CHAT_C_SCHEDULE, s->schedule_ns},        {CHAT_C_PLAN, s->plan_ns},
-        {CHAT_C_EVICTED, kv->pages_evicted},
+        {CHAT_C_EVICTED, kv->pages_evicted},  {CHAT_C_DRAFTS, s->n_verified},           {CHAT_C_DRAFTED, s->drafted_tokens},
+        {CHAT_C_ACCEPTED, s->accepted_tokens}, {CHAT_C_DRAFT_TIME, s->draft_ns},
     };
     const struct {
         int i;

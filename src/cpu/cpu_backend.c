@@ -131,5 +131,8 @@ const ops_backend cpu_backend = {
     .router = ref_router,
     .experts = ref_experts,
     .head = ref_head,
+    .tap = ref_tap,
+    .draft_attend = ref_draft_attend,
+    .markov = ref_markov,
     .keep_rows = ref_keep_rows,
 };

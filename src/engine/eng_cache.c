@@ -384,7 +384,8 @@ static void snapshot(eng_cache *c, const mdl_seq *seq, uint32_t tag)
     kv_drop(c->store, state);
 }
 
-/* One copy that moves along with the output. */
+/* One copy that moves along with the output: of the state behind the last unit. A few tokens more may be in it, drafts that were wrong
+ * among them: what they overwrote was not needed behind the unit (OPS_REWIND), and a sequence that resumes there writes them anew. */
 static void roll(eng_cache *c, const mdl_seq *seq)
 {
     if (c->rolling == NULL && !c->replay) {
@@ -393,7 +394,7 @@ static void roll(eng_cache *c, const mdl_seq *seq)
     if (c->rolling != NULL) {
         mdl_copy_state(seq->runner, kv_data(c->rolling), kv_data(c->state));
         kv_set_tag(c->rolling, ENG_STATE_WHOLE);
-        c->rolling_at = seq->n_tokens;
+        c->rolling_at = c->n_units * KV_UNIT_TOKENS;
     }
 }
 
@@ -402,14 +403,17 @@ void eng_cache_update(eng_cache *c, mdl_seq *seq, bool whole)
     while (c->publishing && (c->n_units + 1) * KV_UNIT_TOKENS <= seq->n_tokens) {
         c->publishing = publish_next(c, seq);
     }
-    const bool at_unit = seq->n_tokens > 0 && seq->n_tokens == c->n_units * KV_UNIT_TOKENS;
-    if (!c->publishing || !at_unit || seq->n_tokens < seq->n_frozen) {
+    const int64_t unit_end = c->n_units * KV_UNIT_TOKENS;
+    const int64_t past = seq->n_tokens - unit_end;
+    if (!c->publishing || unit_end == 0 || seq->n_tokens < seq->n_frozen) {
         return;
     }
-    if (seq->n_tokens > c->n_prompt) {
-        if (whole) {
+    if (unit_end > c->n_prompt) {
+        if (whole && past < OPS_REWIND && unit_end > c->rolling_at) {
             roll(c, seq);
         }
+    } else if (past != 0) {
+        return;
     } else if (seq->n_tokens == c->stop || seq->n_tokens % ENG_SNAPSHOT_TOKENS == 0) {
         snapshot(c, seq, whole ? ENG_STATE_WHOLE : ENG_STATE_PARTIAL);
     }

@@ -101,6 +101,7 @@ di_status di_engine_open(const di_model *model, const di_engine_options *options
                                 .device = {.n_threads = o->n_threads},
                                 .max_rows = e->chunk,
                                 .max_tokens = e->max_tokens,
+                                .draft = o->draft,
                                 .trace = o->trace,
                                 .trace_user = o->trace_user};
         status = mdl_runner_new(model, &r, &e->runner, err);

@@ -57,9 +57,9 @@ static void keep_last(forward *f, int32_t layer, int64_t more)
     size_t hidden = (size_t)c->hidden;
     size_t hc = (size_t)c->hc;
     size_t columns = (size_t)r->model->engram.n_columns * sizeof(int64_t);
-    void *buffers[10 + MDL_MAX_ENGRAM_LAYERS] = {b->pos, b->is_text, b->x, b->site_pre, b->post, b->comb, b->u,
-                                                  b->qr, b->list, b->candidates};
-    size_t row_bytes[10 + MDL_MAX_ENGRAM_LAYERS] = {sizeof(int64_t),
+    void *buffers[11 + MDL_MAX_ENGRAM_LAYERS] = {b->pos, b->is_text, b->x, b->site_pre, b->post, b->comb, b->u,
+                                                  b->qr, b->list, b->candidates, b->taps};
+    size_t row_bytes[11 + MDL_MAX_ENGRAM_LAYERS] = {sizeof(int64_t),
                                                    1,
                                                    hc * hidden * sizeof(bf16),
                                                    hc * sizeof(float),
@@ -68,8 +68,9 @@ static void keep_last(forward *f, int32_t layer, int64_t more)
                                                    hidden * sizeof(bf16),
                                                    (size_t)c->q_lora * sizeof(bf16),
                                                    (size_t)c->index_topk * sizeof(int32_t),
-                                                   (size_t)r->cand_stride};
-    int32_t n = 10;
+                                                   (size_t)r->cand_stride,
+                                                   (size_t)c->draft.n_taps * hidden * sizeof(bf16)};
+    int32_t n = 11;
     for (int32_t e = 0; e < c->engram.n_layers; e++, n++) {
         buffers[n] = b->hash + (size_t)e * (size_t)r->max_rows * (size_t)r->model->engram.n_columns;
         row_bytes[n] = columns;
@@ -93,7 +94,7 @@ static void hash_row(forward *f, mdl_seq *seq, int32_t id, bool in_image, int32_
         return;
     }
     mdl_seq_push_recent(seq, mdl_engram_id(e, id, in_image), e->max_ngram);
-    mdl_engram_hash(e, seq->recent, seq->n_recent, rows);
+    mdl_engram_hash(e, seq->recent, seq->n_recent < e->max_ngram ? seq->n_recent : e->max_ngram, rows);
     size_t n = (size_t)e->n_columns;
     for (int32_t l = 0; l < e->n_layers; l++) {
         memcpy(r->host_hash + ((size_t)l * (size_t)r->max_rows + (size_t)row) * n, rows + (size_t)l * n, n * sizeof *rows);
@@ -373,6 +374,7 @@ static void attend(forward *f, int32_t layer)
                                              .scale = (float)(1.0 / sqrt((double)c->head_dim)),
                                              .q = r->b.q,
                                              .kv = r->b.kv,
+                                             .ring_slots = r->layout.ring_slots,
                                              .ring_offset = r->layout.ring_offset[layer],
                                              .compressed = compressed ? r->layout.compressed[c->kv_source[layer]] : (ops_paged){0},
                                              .list = r->b.list,
@@ -386,7 +388,7 @@ static void window_store(forward *f, int32_t layer)
     mdl_runner *r = f->r;
     r->ops->window_store(r->dev, &(ops_window_store_args){.n_seqs = f->n_items,
                                                          .seqs = r->kv_seqs,
-                                                         .window = r->c->window,
+                                                         .ring_slots = r->layout.ring_slots,
                                                          .row_bytes = (int32_t)r->layout.window_row_bytes,
                                                          .ring_offset = r->layout.ring_offset[layer],
                                                          .kv = r->b.kv});
@@ -478,7 +480,7 @@ static void moe(forward *f, int32_t layer)
 
 /* --- Head -------------------------------------------------------------------------------------------------------------- */
 
-static di_status reserve_logits(mdl_runner *r, int32_t rows, di_error *err)
+di_status mdl_reserve_logits(mdl_runner *r, int32_t rows, di_error *err)
 {
     if (rows <= r->logits_rows) {
         return DI_OK;
@@ -510,7 +512,7 @@ static di_status head(forward *f, float *logits, int32_t *n_logits, di_error *er
     if (at == 0) {
         return DI_OK;
     }
-    di_status status = reserve_logits(r, at, err);
+    di_status status = mdl_reserve_logits(r, at, err);
     if (status != DI_OK) {
         return status;
     }
@@ -594,6 +596,7 @@ static di_status run_pass(forward *f, float *logits, int32_t *n_logits, di_error
         if (i_engram < r->c->engram.n_layers && r->c->engram.layers[i_engram] == layer) {
             engram(f, layer, i_engram++);
         }
+        mdl_draft_tap(r, layer, f->n_rows, f->n_items);
         layer_pass(f, layer);
     }
     if (f->n_rows == 0) {

@@ -110,6 +110,10 @@ void ref_attention_begin(ref_attention *st, int32_t n_heads, int32_t head_dim, f
 /* One tile: kt [head_dim][64] with row stride ldk, v [64][head_dim] with row stride ldv, bit i of valid = slot i counts. */
 void ref_attention_tile(ref_attention *st, const float *q, const float *kt, size_t ldk, const float *v, size_t ldv, uint64_t valid);
 void ref_attention_end(ref_attention *st, const float *sink, bf16 *o);
+/* dst[c][i] = src[i][c] in blocks that stay in the first cache. */
+void ref_transpose(const float *src, size_t lds, size_t rows, size_t columns, float *dst, size_t ldd);
+/* Inverse rotation of the last rope_dim channels of n_heads rows o [n_heads, head_dim] at a position. */
+void ref_unrotate(const float *rope, size_t rope_dim, int64_t pos, size_t n_heads, size_t head_dim, bf16 *o);
 
 /* The k best of n scores, higher first, ties to the lower index, those not above -inf left out; ascending indices into out.
  * `keys` is scratch for n values. Returns how many. */
@@ -140,6 +144,9 @@ void ref_attn_out(ops_device *dev, const ops_attn_out_args *a);
 void ref_router(ops_device *dev, const ops_router_args *a);
 void ref_experts(ops_device *dev, const ops_experts_args *a);
 void ref_head(ops_device *dev, const ops_head_args *a);
+void ref_tap(ops_device *dev, const ops_tap_args *a);
+void ref_draft_attend(ops_device *dev, const ops_draft_attend_args *a);
+void ref_markov(ops_device *dev, const ops_markov_args *a);
 void ref_keep_rows(ops_device *dev, const ops_keep_rows_args *a);
 
 /* Memory functions of every CPU backend. */

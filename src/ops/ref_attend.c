@@ -91,8 +91,7 @@ void ref_attention_end(ref_attention *st, const float *sink, bf16 *o)
     }
 }
 
-/* dst[c][i] = src[i][c] in blocks that stay in the first cache. */
-static void transpose(const float *src, size_t lds, size_t rows, size_t columns, float *dst, size_t ldd)
+void ref_transpose(const float *src, size_t lds, size_t rows, size_t columns, float *dst, size_t ldd)
 {
     enum { B = 16 };
     for (size_t i0 = 0; i0 < rows; i0 += B) {
@@ -136,7 +135,7 @@ static void transpose_group(const row_view *view, size_t g, size_t d)
 {
     size_t i = g * GROUP;
     size_t n = view->n - i < GROUP ? view->n - i : GROUP;
-    transpose(view->v + i * d, d, n, d, view->kt + i, view->n);
+    ref_transpose(view->v + i * d, d, n, d, view->kt + i, view->n);
 }
 
 /* Packed window row of a position: from this batch, else from the ring. */
@@ -146,7 +145,7 @@ static const uint8_t *window_row(const attend_run *run, int64_t pos)
     size_t bytes = fmt_q8_bytes((size_t)a->head_dim);
     int64_t at = pos - run->kv_seq->pos0;
     return at >= 0 ? a->kv + (size_t)(run->kv_seq->row0 + at) * bytes
-                   : run->seq->state + a->ring_offset + (size_t)(pos % a->window) * bytes;
+                   : run->seq->state + a->ring_offset + (size_t)(pos % a->ring_slots) * bytes;
 }
 
 static void decode_window(void *arg, size_t begin, size_t end, int thread)
@@ -227,7 +226,7 @@ static uint64_t assemble_tile(const attend_run *run, const attend_memory *m, con
         }
     }
     memset(m->v + (size_t)n * d, 0, (size_t)(TILE - n) * d * sizeof(float));
-    transpose(m->v, d, TILE, d, m->kt, TILE);
+    ref_transpose(m->v, d, TILE, d, m->kt, TILE);
     return n == TILE ? ~(uint64_t)0 : ((uint64_t)1 << n) - 1;
 }
 
@@ -286,21 +285,25 @@ static void attend_row(const attend_run *run, const attend_memory *m, size_t t, 
     ref_attention_end(&st, a->sink, a->o + t * width);
 }
 
-/* Inverse rotation of heads [h0, h1) of one row. */
-static void unrotate_heads(const ops_attend_args *a, size_t t, int64_t pos, size_t h0, size_t h1)
+void ref_unrotate(const float *rope, size_t rope_dim, int64_t pos, size_t n_heads, size_t head_dim, bf16 *o)
 {
-    size_t d = (size_t)a->head_dim;
-    size_t r = (size_t)a->rope_dim;
     float c[OPS_MAX_ROPE_DIM / 2];
     float s[OPS_MAX_ROPE_DIM / 2];
     float tail[OPS_MAX_ROPE_DIM];
-    rope_row(a->rope, r / 2, pos, c, s);
-    for (size_t h = h0; h < h1; h++) {
-        bf16 *o = a->o + (t * (size_t)a->n_heads + h) * d + d - r;
-        fmt_bf16_to_f32(o, r, tail);
-        rope_apply(tail, r / 2, c, s, 1);
-        fmt_f32_to_bf16(tail, r, o);
+    rope_row(rope, rope_dim / 2, pos, c, s);
+    for (size_t h = 0; h < n_heads; h++) {
+        bf16 *const last = o + (h + 1) * head_dim - rope_dim;
+        fmt_bf16_to_f32(last, rope_dim, tail);
+        rope_apply(tail, rope_dim / 2, c, s, 1);
+        fmt_f32_to_bf16(tail, rope_dim, last);
     }
+}
+
+/* Inverse rotation of heads [h0, h1) of one row. */
+static void unrotate_heads(const ops_attend_args *a, size_t t, int64_t pos, size_t h0, size_t h1)
+{
+    const size_t d = (size_t)a->head_dim;
+    ref_unrotate(a->rope, (size_t)a->rope_dim, pos, h1 - h0, d, a->o + (t * (size_t)a->n_heads + h0) * d);
 }
 
 static void attend_rows(void *arg, size_t begin, size_t end, int thread)
@@ -441,9 +444,9 @@ void ref_window_store(ops_device *device, const ops_window_store_args *a)
     size_t bytes = (size_t)a->row_bytes;
     for (int32_t i = 0; i < a->n_seqs; i++) {
         const ops_seq *seq = &a->seqs[i];
-        int32_t first = seq->n_rows > a->window ? seq->n_rows - a->window : 0;
+        int32_t first = seq->n_rows > a->ring_slots ? seq->n_rows - a->ring_slots : 0;
         for (int32_t t = first; t < seq->n_rows; t++) {
-            size_t slot = (size_t)((seq->pos0 + t) % a->window);
+            size_t slot = (size_t)((seq->pos0 + t) % a->ring_slots);
             memcpy(seq->state + a->ring_offset + slot * bytes, a->kv + (size_t)(seq->row0 + t) * bytes, bytes);
         }
     }

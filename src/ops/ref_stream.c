@@ -155,7 +155,9 @@ OPS_CLONES static void seam_rows(void *arg, size_t begin, size_t end, int thread
                                  a->comb + t * hc * hc);
         }
         ref_collapse(x, a->pre_in + t * hc, hc, d, u);
-        ref_rmsnorm(u, a->norm, d, a->norm_eps, u);
+        if (a->norm != NULL) {
+            ref_rmsnorm(u, a->norm, d, a->norm_eps, u);
+        }
         fmt_f32_to_bf16(u, d, a->u + t * d);
     }
 }

@@ -61,6 +61,7 @@ static void attend(bench *b, int32_t pos, int32_t window, int64_t from, int32_t 
                                              .head_dim = DIM,
                                              .rope_dim = ROPE,
                                              .window = window,
+                                             .ring_slots = window,
                                              .scale = 0.125f,
                                              .q = b->q + (size_t)pos * HEADS * DIM,
                                              .kv = b->kv + (size_t)pos0 * bytes,
