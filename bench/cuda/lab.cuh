@@ -99,14 +99,27 @@ static inline void lab_line(const char *bench, const char *name, const char *met
     fflush(stdout);
 }
 
-/* Device copy, bytes read and written, in bytes a microsecond (MB/s). */
+/* Device copy, bytes read and written, in bytes a microsecond (MB/s): the best of several, timed one by one, since copy nodes of a graph
+ * run slower. */
 static inline double lab_copy_bandwidth(const char *bench)
 {
-    const size_t n = (size_t)2 << 30;
+    const size_t n = (size_t)4 << 30;
     uint8_t *a = lab_bytes(n, 1);
     uint8_t *b = lab_bytes(n, 2);
-    double us = lab_time(10, 5, [&](cudaStream_t s, int) { LAB_CHECK(cudaMemcpyAsync(b, a, n, cudaMemcpyDeviceToDevice, s)); });
-    double rate = 2.0 * (double)n / us;
+    cudaEvent_t from, to;
+    LAB_CHECK(cudaEventCreate(&from));
+    LAB_CHECK(cudaEventCreate(&to));
+    float best = 1e30f;
+    for (int r = 0; r < 6; r++) {
+        float ms;
+        LAB_CHECK(cudaEventRecord(from));
+        LAB_CHECK(cudaMemcpyAsync(b, a, n, cudaMemcpyDeviceToDevice));
+        LAB_CHECK(cudaEventRecord(to));
+        LAB_CHECK(cudaEventSynchronize(to));
+        LAB_CHECK(cudaEventElapsedTime(&ms, from, to));
+        best = std::min(best, ms);
+    }
+    double rate = 2.0 * (double)n / (best * 1000.0);
     lab_line(bench, "copy", "bandwidth", rate, "MB/s", "none", 1.0);
     LAB_CHECK(cudaFree(a));
     LAB_CHECK(cudaFree(b));

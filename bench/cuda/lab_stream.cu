@@ -15,6 +15,11 @@ static const int K = 5120;
 static const int TILES = K / CU_TILE_INPUTS;
 static const int N_ROWS = 3456 * 128; /* 1.2 GB */
 static const int SLOT = 4 * CU_TILE_BYTES_FP4;
+static const int STRIP = 2 * CU_TILE_BYTES_FP4; /* a tile of 16 rows */
+static const int STRIDE = 4 * STRIP;            /* to the next tile of the same rows */
+
+/* First tile of strip s (kernels/expand.cuh: strips lie in groups of four). */
+static __device__ size_t strip_at(size_t s) { return (s / 4 * TILES * 4 + s % 4) * STRIP; }
 
 /* y[row][8]: lane (g, q) holds rows g, g + 8 of columns 2 q, 2 q + 1. */
 static __device__ void store_tile(float *y, int64_t row0, const float (&c)[4], int lane)
@@ -33,10 +38,9 @@ static __global__ void __launch_bounds__(128) ring_kernel(const uint8_t *w, cons
     const int lane = threadIdx.x % 32;
     strip_ring<STAGES, SLOT> ring;
     ring.init(memory + warp * STAGES * SLOT, bars + warp * STAGES, lane);
-    const size_t strip_bytes = (size_t)TILES * 2 * CU_TILE_BYTES_FP4;
     auto source = [&](int item) {
-        const uint8_t *at = w + ((size_t)item * 4 + warp) * 2 * strip_bytes;
-        strip_source s = {{at, at + strip_bytes}, 2 * CU_TILE_BYTES_FP4, 2 * CU_TILE_BYTES_FP4, 2, TILES};
+        const uint8_t *at = w + strip_at((size_t)item * 8 + warp * 2);
+        strip_source s = {{at, at + STRIP}, STRIP, STRIDE, 2, TILES};
         return s;
     };
     int issue_item = blockIdx.x;
@@ -92,14 +96,13 @@ static __global__ void __launch_bounds__(128) direct_kernel(const uint8_t *w, co
     const int DEEP = 4;
     const int warp = threadIdx.x / 32;
     const int lane = threadIdx.x % 32;
-    const size_t strip_bytes = (size_t)TILES * 2 * CU_TILE_BYTES_FP4;
     for (int item = blockIdx.x; item < n_items; item += gridDim.x) {
-        const uint8_t *at = w + ((size_t)item * 4 + warp) * 2 * strip_bytes;
+        const uint8_t *at = w + strip_at((size_t)item * 8 + warp * 2);
         uint4 raw[DEEP][4];
         auto load = [&](int chunk, int slot) {
 #pragma unroll
             for (int o = 0; o < 4; o++) {
-                const uint8_t *p = at + o / 2 * strip_bytes + (size_t)(chunk / 2 * 2 + o % 2) * CU_TILE_BYTES_FP4 + chunk % 2 * 512;
+                const uint8_t *p = at + (size_t)(chunk / 2) * STRIDE + o * CU_TILE_BYTES_FP4 + chunk % 2 * 512;
                 asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
                              : "=r"(raw[slot][o].x), "=r"(raw[slot][o].y), "=r"(raw[slot][o].z), "=r"(raw[slot][o].w)
                              : "l"(p + lane * 16));
@@ -117,7 +120,7 @@ static __global__ void __launch_bounds__(128) direct_kernel(const uint8_t *w, co
         auto load_scales = [&](int tile, int slot) {
 #pragma unroll
             for (int o = 0; o < 4; o++) {
-                const uint8_t *p = at + o / 2 * strip_bytes + (size_t)(tile * 2 + o % 2) * CU_TILE_BYTES_FP4 + 1024;
+                const uint8_t *p = at + (size_t)tile * STRIDE + o * CU_TILE_BYTES_FP4 + 1024;
                 scales[slot][o] = *(const uint32_t *)(p + ((lane >> 2) * 2 + ((lane >> 1) & 1)) * 4);
             }
         };
@@ -196,10 +199,9 @@ static __global__ void __launch_bounds__(128) wgmma_kernel(const uint8_t *w, con
     strip_ring<STAGES, SLOT> ring;
     ring.init(memory + warp * STAGES * SLOT, bars + warp * STAGES, lane);
     __syncthreads();
-    const size_t strip_bytes = (size_t)TILES * 2 * CU_TILE_BYTES_FP4;
     auto source = [&](int item) {
-        const uint8_t *at = w + ((size_t)item * 4 + warp) * 2 * strip_bytes;
-        strip_source s = {{at, at + strip_bytes}, 2 * CU_TILE_BYTES_FP4, 2 * CU_TILE_BYTES_FP4, 2, TILES};
+        const uint8_t *at = w + strip_at((size_t)item * 8 + warp * 2);
+        strip_source s = {{at, at + STRIP}, STRIP, STRIDE, 2, TILES};
         return s;
     };
     int issue_item = blockIdx.x;
@@ -274,14 +276,14 @@ static __global__ void __launch_bounds__(512) read_kernel(const uint4 *p, size_t
 static __global__ void chain_kernel(const uint8_t *w, const uint8_t *x, float *y, int chain)
 {
     const int lane = threadIdx.x % 32;
-    const uint8_t *at = w + (size_t)blockIdx.x * TILES * 2 * CU_TILE_BYTES_FP4;
+    const uint8_t *at = w + strip_at(blockIdx.x);
     strip_tokens<1, 2> tokens;
     tokens.row[0] = x + (size_t)(lane / 4) * K * 2 + lane % 4 * 32;
     tokens.begin(TILES * 4);
     float total[4] = {};
     float acc[1][1][4] = {};
     for (int tile = 0; tile < TILES; tile++) {
-        const uint8_t *lo[1] = {at + (size_t)tile * 2 * CU_TILE_BYTES_FP4};
+        const uint8_t *lo[1] = {at + (size_t)tile * STRIDE};
         const uint8_t *hi[1] = {lo[0] + CU_TILE_BYTES_FP4};
         strip_tile<CU_FP4>(acc, lo, hi, tokens, tile, lane);
         if ((tile + 1) % chain == 0 || tile + 1 == TILES) {

@@ -1,7 +1,9 @@
-/* cpu_backend.c - the CPU backend: the reference's stages over packed weights, with the widest kernels that this processor has.
+/* cpu_backend.c - the CPU backend: the reference's stages over packed weights, with the widest kernels that this
+ * processor has.
  *
- * Results equal the reference bit by bit (tests/cpu). Weights are packed while they fit half of the machine's memory; what does not fit
- * stays in the mapped checkpoint and takes the reference path. Owner of a device: whoever opened it; one thread. */
+ * Results equal the reference bit by bit (tests/cpu). Weights are packed while they fit half of the machine's memory;
+ * what does not fit stays in the mapped checkpoint and takes the reference path. Owner of a device: whoever opened it;
+ * one thread. */
 #include "core/err.h"
 #include "cpu/cpu_int.h"
 #include "ops/ref.h"
@@ -9,47 +11,22 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-typedef struct cpu_device {
-    ref_device ref; /* first: the reference's stages take this device */
-    cpu_tile_fn tile;
-    size_t budget; /* bytes that may still be packed */
-} cpu_device;
-
 #if defined(__x86_64__)
-static cpu_tile_fn best_tile(void)
+static const cpu_kernels *best_kernels(void)
 {
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
         __builtin_cpu_supports("avx512dq")) {
-        return cpu_tile_avx512;
+        return &cpu_kernels_avx512;
     }
     bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
-    return avx2 ? cpu_tile_avx2 : NULL; /* every processor with AVX2 and FMA has F16C */
+    return avx2 ? &cpu_kernels_avx2 : NULL; /* every processor with AVX2 and FMA has F16C */
 }
 #else
-static cpu_tile_fn best_tile(void) { return NULL; }
+static const cpu_kernels *best_kernels(void) { return NULL; }
 #endif
 
-static void run_tile(const ref_linear *job, size_t t, float *scratch, void *user)
-{
-    const cpu_device *dev = user;
-    const cpu_packed *p = job->w->packed;
-    if (p == NULL || job->out0 % CPU_TILE != 0) {
-        ref_linear_tile(job, t, scratch, NULL);
-        return;
-    }
-    float c[64][CPU_TILE];
-    size_t tile = (size_t)(job->out0 / CPU_TILE) + t;
-    for (int32_t r0 = 0; r0 < job->n_rows; r0 += 64) {
-        int32_t m = job->n_rows - r0 < 64 ? job->n_rows - r0 : 64;
-        dev->tile(p, tile, job->x + (size_t)r0 * job->ldx, job->ldx, (size_t)m, c[0], scratch);
-        ref_linear_store(job, t, r0, m, c[0]);
-    }
-}
-
-static void linear(ref_device *dev, const ref_linear *jobs, size_t n_jobs) { ref_linear_tiles(dev, jobs, n_jobs, run_tile, dev); }
-
-static bool available(void) { return best_tile() != NULL; }
+static bool available(void) { return best_kernels() != NULL; }
 
 static di_status cpu_open(const ops_device_options *options, ops_device **out, di_error *err)
 {
@@ -68,8 +45,8 @@ static di_status cpu_open(const ops_device_options *options, ops_device **out, d
     long pages = sysconf(_SC_PHYS_PAGES);
     long page_size = sysconf(_SC_PAGESIZE);
     dev->budget = pages > 0 && page_size > 0 ? (size_t)pages / 2 * (size_t)page_size : 0;
-    dev->tile = best_tile();
-    dev->ref.linear = linear;
+    dev->kernels = best_kernels();
+    dev->ref.linear = cpu_linear;
     *out = (ops_device *)dev;
     return DI_OK;
 }
@@ -78,6 +55,7 @@ static void cpu_close(ops_device *device)
 {
     if (device != NULL) {
         ref_device_fini(ref_of(device));
+        cpu_store_fini(&((cpu_device *)(void *)device)->store);
         free(device);
     }
 }
@@ -88,7 +66,7 @@ static di_status weight_load(ops_device *device, ops_matrix *matrix, ops_weight_
     (void)err;
     size_t about = (size_t)matrix->n_out * (size_t)matrix->n_in * 4; /* at least what packing takes */
     if (use == OPS_USE_PRODUCT && about <= dev->budget) {
-        cpu_packed *p = cpu_pack(matrix);
+        cpu_packed *p = cpu_pack(matrix, &dev->store, dev->ref.pool);
         matrix->packed = p;
         dev->budget -= p != NULL ? p->bytes : 0;
     }
@@ -97,8 +75,7 @@ static di_status weight_load(ops_device *device, ops_matrix *matrix, ops_weight_
 
 static void weight_free(ops_device *device, ops_matrix *matrix)
 {
-    (void)device;
-    cpu_packed_free(matrix->packed);
+    cpu_packed_free(matrix->packed, &((cpu_device *)(void *)device)->store);
     matrix->packed = NULL;
 }
 
@@ -125,7 +102,7 @@ const ops_backend cpu_backend = {
     .compress = ref_compress,
     .query = ref_query,
     .index = ref_index,
-    .attend = ref_attend,
+    .attend = cpu_attend,
     .window_store = ref_window_store,
     .attn_out = ref_attn_out,
     .router = ref_router,

@@ -114,6 +114,24 @@ void ref_attention_end(ref_attention *st, const float *sink, bf16 *o);
 void ref_transpose(const float *src, size_t lds, size_t rows, size_t columns, float *dst, size_t ldd);
 /* Inverse rotation of the last rope_dim channels of n_heads rows o [n_heads, head_dim] at a position. */
 void ref_unrotate(const float *rope, size_t rope_dim, int64_t pos, size_t n_heads, size_t head_dim, bf16 *o);
+/* The middle of a tile: logits p[64] of head h become bf16 probabilities; returns the factor for what was summed before. */
+float ref_attention_softmax(ref_attention *st, size_t h, uint64_t valid);
+
+/* Slots of one query: its window rows from the oldest on, then its list. */
+typedef struct ref_slots {
+    int64_t oldest;   /* position of slot 0 */
+    int32_t n_window; /* min(pos + 1 - window_from, window) */
+    const int32_t *entries;
+    int32_t n_entries; /* width of the list; -1 ends it early */
+} ref_slots;
+
+/* Slots of batch row t at position pos; the oldest window position of a query; packed window row of a position, from the batch or
+ * the ring. */
+ref_slots ref_slots_of(const ops_attend_args *a, const ops_seq *seq, size_t t, int64_t pos);
+int64_t ref_oldest(const ops_attend_args *a, const ops_seq *seq, int64_t pos);
+const uint8_t *ref_window_row(const ops_attend_args *a, size_t i_seq, int64_t pos);
+/* Inverse rotation of heads [h0, h1) of batch row t. */
+void ref_unrotate_heads(const ops_attend_args *a, size_t t, int64_t pos, size_t h0, size_t h1);
 
 /* The k best of n scores, higher first, ties to the lower index, those not above -inf left out; ascending indices into out.
  * `keys` is scratch for n values. Returns how many. */

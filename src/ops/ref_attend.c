@@ -31,8 +31,7 @@ void ref_attention_begin(ref_attention *st, int32_t n_heads, int32_t head_dim, f
     }
 }
 
-/* Logits p[64] of one head become bf16 probabilities; returns the factor for what was summed before. */
-static float softmax_tile(ref_attention *st, size_t h, uint64_t valid)
+float ref_attention_softmax(ref_attention *st, size_t h, uint64_t valid)
 {
     float *p = st->p + h * TILE;
     float top = st->max[h];
@@ -65,7 +64,7 @@ void ref_attention_tile(ref_attention *st, const float *q, const float *kt, size
         ref_mm32(st->p + j, TILE, q, d, h, kt + j, ldk, d, REF_K_BLOCK_FINE);
     }
     for (size_t i = 0; i < h; i++) {
-        float alpha = softmax_tile(st, i, valid);
+        float alpha = ref_attention_softmax(st, i, valid);
         for (size_t c = 0; c < d && alpha != 1.0f; c++) {
             st->o[i * d + c] *= alpha;
         }
@@ -121,7 +120,7 @@ typedef struct row_view {
 typedef struct attend_run {
     const ops_attend_args *a;
     const ops_seq *seq;
-    const ops_seq *kv_seq;
+    size_t i_seq;
     row_view window;
     row_view cache;
     float *memory;      /* per thread */
@@ -138,14 +137,13 @@ static void transpose_group(const row_view *view, size_t g, size_t d)
     ref_transpose(view->v + i * d, d, n, d, view->kt + i, view->n);
 }
 
-/* Packed window row of a position: from this batch, else from the ring. */
-static const uint8_t *window_row(const attend_run *run, int64_t pos)
+const uint8_t *ref_window_row(const ops_attend_args *a, size_t i_seq, int64_t pos)
 {
-    const ops_attend_args *a = run->a;
+    const ops_seq *kv_seq = &a->kv_seqs[i_seq];
     size_t bytes = fmt_q8_bytes((size_t)a->head_dim);
-    int64_t at = pos - run->kv_seq->pos0;
-    return at >= 0 ? a->kv + (size_t)(run->kv_seq->row0 + at) * bytes
-                   : run->seq->state + a->ring_offset + (size_t)(pos % a->ring_slots) * bytes;
+    int64_t at = pos - kv_seq->pos0;
+    return at >= 0 ? a->kv + (size_t)(kv_seq->row0 + at) * bytes
+                   : a->seqs[i_seq].state + a->ring_offset + (size_t)(pos % a->ring_slots) * bytes;
 }
 
 static void decode_window(void *arg, size_t begin, size_t end, int thread)
@@ -155,7 +153,7 @@ static void decode_window(void *arg, size_t begin, size_t end, int thread)
     (void)thread;
     for (size_t g = begin; g < end; g++) {
         for (size_t i = g * GROUP; i < (g + 1) * GROUP && i < run->window.n; i++) {
-            fmt_q8_unpack(window_row(run, run->window.first + (int64_t)i), d, run->window.v + i * d);
+            fmt_q8_unpack(ref_window_row(run->a, run->i_seq, run->window.first + (int64_t)i), d, run->window.v + i * d);
         }
         transpose_group(&run->window, g, d);
     }
@@ -199,16 +197,8 @@ static attend_memory attend_memory_of(const attend_run *run, int thread)
     return m;
 }
 
-/* Slots of one query: its window rows from the oldest on, then its list. */
-typedef struct slot_list {
-    int64_t oldest;   /* position of slot 0 */
-    int32_t n_window; /* min(pos + 1 - window_from, window) */
-    const int32_t *entries;
-    int32_t n_entries; /* width of the list; -1 ends it early */
-} slot_list;
-
 /* Puts slots [s0, s0 + 64) into the thread's tile. Returns the valid mask. */
-static uint64_t assemble_tile(const attend_run *run, const attend_memory *m, const slot_list *slots, int32_t s0)
+static uint64_t assemble_tile(const attend_run *run, const attend_memory *m, const ref_slots *slots, int32_t s0)
 {
     size_t d = (size_t)run->a->head_dim;
     int32_t n = 0;
@@ -231,7 +221,7 @@ static uint64_t assemble_tile(const attend_run *run, const attend_memory *m, con
 }
 
 /* The tile when it is a run of decoded rows: its first row in *view, else -1. */
-static int64_t tile_in_place(const attend_run *run, const slot_list *slots, int32_t s0, const row_view **view)
+static int64_t tile_in_place(const attend_run *run, const ref_slots *slots, int32_t s0, const row_view **view)
 {
     int32_t j = s0 - slots->n_window;
     if (j + TILE <= 0) {
@@ -246,15 +236,15 @@ static int64_t tile_in_place(const attend_run *run, const slot_list *slots, int3
     return slots->entries[j];
 }
 
-static int64_t oldest_of(const ops_attend_args *a, const ops_seq *seq, int64_t pos)
+int64_t ref_oldest(const ops_attend_args *a, const ops_seq *seq, int64_t pos)
 {
     const int64_t oldest = pos - a->window + 1;
     return oldest > seq->window_from ? oldest : seq->window_from;
 }
 
-static slot_list slots_of(const ops_attend_args *a, const ops_seq *seq, size_t t, int64_t pos)
+ref_slots ref_slots_of(const ops_attend_args *a, const ops_seq *seq, size_t t, int64_t pos)
 {
-    slot_list slots = {.oldest = oldest_of(a, seq, pos), .n_entries = a->topk};
+    ref_slots slots = {.oldest = ref_oldest(a, seq, pos), .n_entries = a->topk};
     slots.n_window = (int32_t)(pos - slots.oldest + 1);
     slots.entries = a->topk > 0 ? a->list + t * (size_t)a->topk : NULL;
     return slots;
@@ -265,7 +255,7 @@ static void attend_row(const attend_run *run, const attend_memory *m, size_t t, 
     const ops_attend_args *a = run->a;
     size_t d = (size_t)a->head_dim;
     size_t width = (size_t)a->n_heads * d;
-    slot_list slots = slots_of(a, run->seq, t, pos);
+    ref_slots slots = ref_slots_of(a, run->seq, t, pos);
     ref_attention st;
     fmt_bf16_to_f32(a->q + t * width, width, m->q);
     ref_attention_begin(&st, a->n_heads, a->head_dim, a->scale, m->state);
@@ -299,8 +289,7 @@ void ref_unrotate(const float *rope, size_t rope_dim, int64_t pos, size_t n_head
     }
 }
 
-/* Inverse rotation of heads [h0, h1) of one row. */
-static void unrotate_heads(const ops_attend_args *a, size_t t, int64_t pos, size_t h0, size_t h1)
+void ref_unrotate_heads(const ops_attend_args *a, size_t t, int64_t pos, size_t h0, size_t h1)
 {
     const size_t d = (size_t)a->head_dim;
     ref_unrotate(a->rope, (size_t)a->rope_dim, pos, h1 - h0, d, a->o + (t * (size_t)a->n_heads + h0) * d);
@@ -314,7 +303,7 @@ static void attend_rows(void *arg, size_t begin, size_t end, int thread)
         size_t t = (size_t)run->seq->row0 + i;
         int64_t pos = run->seq->pos0 + (int64_t)i;
         attend_row(run, &m, t, pos);
-        unrotate_heads(run->a, t, pos, 0, (size_t)run->a->n_heads);
+        ref_unrotate_heads(run->a, t, pos, 0, (size_t)run->a->n_heads);
     }
 }
 
@@ -322,7 +311,7 @@ static void attend_rows(void *arg, size_t begin, size_t end, int thread)
 
 typedef struct row_run {
     const attend_run *run;
-    slot_list slots;
+    ref_slots slots;
     size_t t;
     int64_t pos;
     row_view view; /* the row's slots; n is a multiple of the tile */
@@ -341,7 +330,7 @@ static void decode_slots(void *arg, size_t begin, size_t end, int thread)
             if (i >= r->n_slots) {
                 memset(v, 0, d * sizeof *v);
             } else if (j < 0) {
-                fmt_q8_unpack(window_row(r->run, r->slots.oldest + (int64_t)i), d, v);
+                fmt_q8_unpack(ref_window_row(r->run->a, r->run->i_seq, r->slots.oldest + (int64_t)i), d, v);
             } else {
                 fmt_q4n_unpack(ref_paged_row(r->run->seq, &r->run->a->compressed, r->slots.entries[j]), d, v);
             }
@@ -366,7 +355,7 @@ static void attend_heads(void *arg, size_t begin, size_t end, int thread)
         ref_attention_tile(&st, m.q, r->view.kt + s0, r->view.n, r->view.v + s0 * d, d, valid);
     }
     ref_attention_end(&st, a->sink + begin, a->o + first * d);
-    unrotate_heads(a, r->t, r->pos, begin, end);
+    ref_unrotate_heads(a, r->t, r->pos, begin, end);
 }
 
 static bool view_alloc(ref_device *dev, row_view *view, size_t n, size_t d)
@@ -392,7 +381,7 @@ static void attend_narrow(ref_device *dev, const attend_run *run)
     const ops_attend_args *a = run->a;
     for (int32_t i = 0; i < run->seq->n_rows; i++) {
         row_run r = {.run = run, .t = (size_t)(run->seq->row0 + i), .pos = run->seq->pos0 + i};
-        r.slots = slots_of(a, run->seq, r.t, r.pos);
+        r.slots = ref_slots_of(a, run->seq, r.t, r.pos);
         r.n_slots = (size_t)r.slots.n_window;
         for (int32_t j = 0; j < r.slots.n_entries && r.slots.entries[j] >= 0; j++) {
             r.n_slots++;
@@ -409,7 +398,7 @@ static void attend_wide(ref_device *dev, attend_run *run)
 {
     const ops_attend_args *a = run->a;
     size_t d = (size_t)a->head_dim;
-    run->window.first = oldest_of(a, run->seq, run->seq->pos0);
+    run->window.first = ref_oldest(a, run->seq, run->seq->pos0);
     if (view_alloc(dev, &run->window, (size_t)(run->seq->pos0 + run->seq->n_rows - run->window.first), d) &&
         view_alloc(dev, &run->cache, cache_rows(a, run->seq), d)) {
         pool_run(dev->pool, (run->window.n + GROUP - 1) / GROUP, decode_window, run);
@@ -422,7 +411,7 @@ void ref_attend(ops_device *device, const ops_attend_args *a)
 {
     ref_device *dev = ref_of(device);
     for (int32_t i = 0; i < a->n_seqs; i++) {
-        attend_run run = {.a = a, .seq = &a->seqs[i], .kv_seq = &a->kv_seqs[i], .memory_floats = attend_memory_floats(a)};
+        attend_run run = {.a = a, .seq = &a->seqs[i], .i_seq = (size_t)i, .memory_floats = attend_memory_floats(a)};
         if (!ref_stage_begin(dev)) {
             return;
         }
