@@ -22,6 +22,7 @@ GREEDY = {"thinking": {"type": "disabled"}, "extra_body": {"temperature": 0}, "m
 def server():
     with Server() as one:
         yield one
+        assert one.stop() == 0
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ def server(tmp_path_factory):
     with Server("--api-keys-file", keys, "--admin-port", 0, "--admin-key", "admin-key", "--chunk-tokens", 64,
                 key="open-key", admin_key="admin-key") as one:
         yield one
+        assert one.stop() == 0
 
 
 @pytest.fixture(params=["fin", "rst"])

@@ -23,6 +23,7 @@ GREEDY = {"temperature": 0, "extra_body": QUIET}
 def server():
     with Server() as one:
         yield one
+        assert one.stop() == 0
 
 
 @pytest.fixture(scope="module")
