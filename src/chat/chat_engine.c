@@ -9,6 +9,7 @@
 #include "chat/chat_metrics.h"
 
 #define TENANTS_EVERY_NS 20000000
+#define TENANTS_SHARE 50 /* of the time at most, however many there are */
 #define AFTER_NO_MEMORY_NS 1000000
 #define RETRY_QUEUE_S 5
 #define RETRY_DRAINING_S 10
@@ -274,7 +275,8 @@ static void show_tenants(di_service *s, int64_t now)
     e->n_tenants = text.size;
     pthread_mutex_unlock(&e->shown);
     free(old);
-    e->tenants_at = now;
+    const int64_t cost = clock_now_ns() - now;
+    e->tenants_next = now + (cost > TENANTS_EVERY_NS / TENANTS_SHARE ? cost * TENANTS_SHARE : TENANTS_EVERY_NS);
     e->tenants_stale = false;
 }
 
@@ -292,7 +294,7 @@ static void show(di_service *s, bool idle)
     pthread_mutex_unlock(&e->shown);
     if (e->tenants_stale) {
         const int64_t now = clock_now_ns();
-        if (idle || now - e->tenants_at >= TENANTS_EVERY_NS) {
+        if (idle || now >= e->tenants_next) {
             show_tenants(s, now);
         }
     }

@@ -335,7 +335,7 @@ struct chat_engine {
     di_service_stats stats; /* guarded by shown, as is what follows; as of the last step */
     char *tenants;          /* JSON; NULL = none yet */
     size_t n_tenants;
-    int64_t tenants_at;     /* engine: when it was made */
+    int64_t tenants_next;   /* engine: not made again before */
     bool tenants_stale;     /* engine */
 };
 
