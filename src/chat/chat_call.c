@@ -1,14 +1,11 @@
-/* chat_call.c - one call: its references, its public side (di_call_*), and its ends.
+/* chat_call.c - one call: its making, its references, its ends; its public side is in chat_call_public.c.
  *
  * The thread that has a call works on `draft` and `staged`, which nobody else sees; chat_publish makes both public at once. So a call's
  * mutex is held for some copies only, once a batch, and output changes hands by swapping buffers: staged to back to front. Three
- * buffers go round, and a stream that is read allocates nothing once they have grown.
- *
- * A wake-up runs under a lock of its own, which di_call_free takes too: that is how "not called once di_call_free has returned" holds. */
+ * buffers go round, and a stream that is read allocates nothing once they have grown. */
 #include "chat/chat_int.h"
 #include "chat/chat_metrics.h"
 
-#include <errno.h>
 #include <sys/random.h>
 #include <time.h>
 
@@ -73,8 +70,7 @@ static di_status check_options(const di_call_options *o, di_error *err)
     return DI_OK;
 }
 
-/* 0 stays 0; what is further away than the clock counts is no limit. */
-static int64_t deadline_of(int64_t now, int64_t timeout_ms)
+int64_t chat_deadline(int64_t now, int64_t timeout_ms)
 {
     int64_t ns;
     int64_t at;
@@ -141,8 +137,8 @@ di_status chat_call_new(di_service *s, const di_call_options *options, di_call *
     c->service = s;
     c->route = options->route;
     c->priority = options->priority;
-    c->queue_deadline = deadline_of(now, options->queue_timeout_ms);
-    c->deadline = deadline_of(now, options->timeout_ms);
+    c->queue_deadline = chat_deadline(now, options->queue_timeout_ms);
+    c->deadline = chat_deadline(now, options->timeout_ms);
     c->created = (int64_t)time(NULL);
     c->wake = options->wake;
     c->wake_user = options->user;
@@ -373,89 +369,4 @@ void chat_end_cancelled(di_call *c)
         break;
     }
     chat_end_failed(c, &failure);
-}
-
-/* --- The public side ------------------------------------------------------------------------------------------------------------- */
-
-void di_call_get(const di_call *call, di_call_info *out)
-{
-    di_call *const c = (di_call *)(uintptr_t)call;
-    pthread_mutex_lock(&c->mutex);
-    *out = c->info;
-    pthread_mutex_unlock(&c->mutex);
-}
-
-const char *di_call_id(const di_call *call)
-{
-    return call->id;
-}
-
-size_t di_call_read(di_call *c, char *out, size_t capacity)
-{
-    pthread_mutex_lock(&c->mutex);
-    if (c->front_at == c->front.size && c->back.size > 0) {
-        const buf taken = c->back;
-        c->back = c->front;
-        c->front = taken;
-        c->front_at = 0;
-        buf_clear(&c->back);
-    }
-    const size_t left = c->front.size - c->front_at;
-    const size_t n = left < capacity ? left : capacity;
-    c->info.unread -= n;
-    pthread_mutex_unlock(&c->mutex);
-    if (n > 0) {
-        memcpy(out, c->front.data + c->front_at, n);
-        c->front_at += n;
-    }
-    return n;
-}
-
-static bool is_ready(const di_call *c)
-{
-    return c->info.unread > 0 || c->info.phase == DI_CALL_ENDED;
-}
-
-bool di_call_wait(di_call *c, int64_t timeout_ms)
-{
-    const int64_t until = timeout_ms > 0 ? deadline_of(clock_now_ns(), timeout_ms) : 0;
-    const struct timespec at = {.tv_sec = until / 1000000000, .tv_nsec = until % 1000000000};
-    pthread_mutex_lock(&c->mutex);
-    int failed = timeout_ms == 0 ? ETIMEDOUT : 0;
-    c->n_waiters++;
-    while (!is_ready(c) && failed == 0) {
-        failed = until == 0 ? pthread_cond_wait(&c->changed, &c->mutex) : pthread_cond_timedwait(&c->changed, &c->mutex, &at);
-    }
-    c->n_waiters--;
-    const bool ready = is_ready(c);
-    pthread_mutex_unlock(&c->mutex);
-    return ready;
-}
-
-void chat_call_cancel(di_call *c, chat_cancel reason)
-{
-    int expected = CHAT_NOT_CANCELLED;
-    pthread_mutex_lock(&c->mutex);
-    const bool ended = c->info.phase == DI_CALL_ENDED;
-    pthread_mutex_unlock(&c->mutex);
-    if (!ended && atomic_compare_exchange_strong(&c->cancel, &expected, reason)) {
-        chat_link_attend(&c->service->link, c);
-    }
-}
-
-void di_call_cancel(di_call *call)
-{
-    chat_call_cancel(call, CHAT_CANCEL_USER);
-}
-
-void di_call_free(di_call *call)
-{
-    if (call == NULL) {
-        return;
-    }
-    pthread_mutex_lock(&call->wake_mutex);
-    call->wake = NULL;
-    pthread_mutex_unlock(&call->wake_mutex);
-    chat_call_cancel(call, CHAT_CANCEL_USER);
-    chat_call_put(call);
 }

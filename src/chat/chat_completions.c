@@ -2,38 +2,17 @@
  *
  * The fields of OpenAI's API, and of vLLM's additions those that sampling here knows. Unknown fields are ignored, known ones are strict:
  * a wrong type or value is an error that begins with the field's name. Nothing of the body is kept but copies. */
-#include "chat/chat_completions.h"
+#include "chat/chat_completions_read.h"
 #include "chat/chat_fields.h"
 
-#include <errno.h>
 #include <stdio.h>
 
 #define DEFAULT_MAX_TOKENS 16
 #define MAX_LOGPROBS 5
-#define MAX_STOP_IDS 128
-#define MAX_BIAS 100.0
-
-/* What sampling borrows from; one block, freed with the call. */
-typedef struct parameters {
-    di_logit_bias *bias; /* [n_bias] */
-    int32_t stop_ids[MAX_STOP_IDS + 1];
-} parameters;
-
-typedef struct reading {
-    di_call *call;
-    const js_value *body;
-    int32_t vocabulary;
-    chat_completion_options writer;
-    const char *stops[DI_MAX_STOP_STRINGS];
-    size_t stop_sizes[DI_MAX_STOP_STRINGS];
-    int64_t max_tokens;
-    int64_t n;
-    parameters *parameters;
-} reading;
 
 /* --- Fields ------------------------------------------------------------------------------------------------------------------------ */
 
-static di_status read_model(reading *r, di_error *err)
+static di_status read_model(chat_reading *r, di_error *err)
 {
     const char *name = NULL;
     size_t n = 0;
@@ -44,7 +23,7 @@ static di_status read_model(reading *r, di_error *err)
     return name != NULL ? chat_check_model(r->call->service, name, n, err) : err_set(err, DI_E_ARGUMENT, "model: missing field");
 }
 
-static di_status read_counts(reading *r, di_error *err)
+static di_status read_counts(chat_reading *r, di_error *err)
 {
     int64_t best_of = -1;
     int64_t logprobs = -1;
@@ -65,7 +44,7 @@ static di_status read_counts(reading *r, di_error *err)
     return status;
 }
 
-static di_status read_stream(reading *r, di_error *err)
+static di_status read_stream(chat_reading *r, di_error *err)
 {
     const js_value *const options = js_get(r->body, "stream_options");
     const js_kind kind = js_kind_of(options);
@@ -86,7 +65,7 @@ static di_status read_stream(reading *r, di_error *err)
     return status;
 }
 
-static di_status read_flags(reading *r, di_error *err)
+static di_status read_flags(chat_reading *r, di_error *err)
 {
     const char *suffix = NULL;
     const char *user;
@@ -110,7 +89,7 @@ static di_status read_flags(reading *r, di_error *err)
     return status;
 }
 
-static di_status add_stop(reading *r, const js_value *value, size_t i, di_error *err)
+static di_status add_stop(chat_reading *r, const js_value *value, size_t i, di_error *err)
 {
     size_t n;
     if (js_kind_of(value) != JS_STRING) {
@@ -125,7 +104,7 @@ static di_status add_stop(reading *r, const js_value *value, size_t i, di_error 
     return DI_OK;
 }
 
-static di_status read_stops(reading *r, di_error *err)
+static di_status read_stops(chat_reading *r, di_error *err)
 {
     const js_value *const stop = js_get(r->body, "stop");
     if (js_kind_of(stop) == JS_NULL) {
@@ -142,141 +121,6 @@ static di_status read_stops(reading *r, di_error *err)
         status = add_stop(r, js_at(stop, i), i, err);
     }
     return status;
-}
-
-/* --- Sampling ------------------------------------------------------------------------------------------------------------------------ */
-
-static di_status read_bias(const js_value *value, const char *key, int32_t vocabulary, di_logit_bias *out, di_error *err)
-{
-    char *end;
-    size_t size;
-    js_key(value, &size);
-    errno = 0;
-    const long id = strtol(key, &end, 10);
-    if (size == 0 || end != key + size || key[0] < '0' || key[0] > '9' || errno != 0 || id >= vocabulary) {
-        return err_set(err, DI_E_ARGUMENT, "logit_bias: \"%.40s\" is no token id of this model", key);
-    }
-    const bool is_number = js_kind_of(value) == JS_INT || js_kind_of(value) == JS_NUMBER;
-    const double bias = js_number(value);
-    if (!is_number || !(bias >= -MAX_BIAS && bias <= MAX_BIAS)) {
-        return err_set(err, DI_E_ARGUMENT, "logit_bias: the bias of token %ld must be a number in -100..100", id);
-    }
-    *out = (di_logit_bias){.id = (int32_t)id, .bias = (float)bias};
-    return DI_OK;
-}
-
-static di_status read_biases(reading *r, di_sampling *o, di_error *err)
-{
-    const js_value *const map = js_get(r->body, "logit_bias");
-    const size_t n = js_length(map);
-    if (js_kind_of(map) != JS_NULL && js_kind_of(map) != JS_OBJECT) {
-        return err_set(err, DI_E_ARGUMENT, "logit_bias: expected an object, not %s", js_kind_name(js_kind_of(map)));
-    }
-    size_t size;
-    if (!ar_mul(n, sizeof(di_logit_bias), &size) || !ar_add(size, sizeof(parameters), &size)) {
-        return err_set(err, DI_E_LIMIT, "logit_bias: too many entries");
-    }
-    r->parameters = ar_calloc(1, size);
-    if (r->parameters == NULL) {
-        return err_memory(err, "parameters of a completion", size);
-    }
-    r->call->parameters = r->parameters;
-    r->parameters->bias = (di_logit_bias *)(r->parameters + 1);
-    di_status status = DI_OK;
-    for (size_t i = 0; status == DI_OK && i < n; i++) {
-        const char *key;
-        const js_value *const value = js_member(map, i, &key);
-        status = read_bias(value, key, r->vocabulary, &r->parameters->bias[i], err);
-    }
-    o->bias = r->parameters->bias;
-    o->n_bias = n;
-    return status;
-}
-
-static di_status read_stop_ids(reading *r, di_sampling *o, di_error *err)
-{
-    const js_value *const list = js_get(r->body, "stop_token_ids");
-    const size_t n = js_length(list);
-    int32_t *const ids = r->parameters->stop_ids;
-    bool ignore_eos = false;
-    di_status status = chat_get_bool(r->body, "ignore_eos", &ignore_eos, err);
-    if (status == DI_OK && js_kind_of(list) != JS_NULL && js_kind_of(list) != JS_ARRAY) {
-        return err_set(err, DI_E_ARGUMENT, "stop_token_ids: expected an array, not %s", js_kind_name(js_kind_of(list)));
-    }
-    if (status == DI_OK && n > MAX_STOP_IDS) {
-        return err_set(err, DI_E_ARGUMENT, "stop_token_ids: at most %d, not %zu", MAX_STOP_IDS, n);
-    }
-    if (status == DI_OK) {
-        status = chat_read_ids(list, "stop_token_ids", r->vocabulary, ids, err);
-    }
-    o->stop_ids = ids;
-    o->n_stop_ids = n;
-    if (!ignore_eos) {
-        ids[o->n_stop_ids++] = r->call->service->eos;
-    }
-    return status;
-}
-
-static di_status read_seed(reading *r, di_sampling *o, di_error *err)
-{
-    int64_t seed = 0;
-    if (!chat_has(r->body, "seed")) {
-        return chat_random(&o->seed, sizeof o->seed, err);
-    }
-    const di_status status = chat_get_int(r->body, "seed", INT64_MIN, INT64_MAX, &seed, err);
-    o->seed = (uint64_t)seed;
-    return status;
-}
-
-/* vLLM spells "off" -1 or 0. */
-static di_status read_top_k(reading *r, di_sampling *o, di_error *err)
-{
-    int64_t top_k = 0;
-    const di_status status = chat_get_int(r->body, "top_k", -1, INT32_MAX, &top_k, err);
-    o->top_k = top_k > 0 ? (int32_t)top_k : 0;
-    return status;
-}
-
-static di_status read_sampling(reading *r, di_error *err)
-{
-    di_sampling *const o = &r->call->sampling;
-    int64_t min_tokens = 0;
-    di_sampling_default(o);
-    const struct {
-        const char *key;
-        double low;
-        double high;
-        float *value;
-    } numbers[] = {
-        {"temperature", 0.0, 2.0, &o->temperature},
-        {"top_p", 0.0, 1.0, &o->top_p},
-        {"min_p", 0.0, 1.0, &o->min_p},
-        {"presence_penalty", -2.0, 2.0, &o->presence_penalty},
-        {"frequency_penalty", -2.0, 2.0, &o->frequency_penalty},
-        {"repetition_penalty", 0.01, 100.0, &o->repetition_penalty},
-    };
-    di_status status = DI_OK;
-    for (size_t i = 0; status == DI_OK && i < sizeof numbers / sizeof numbers[0]; i++) {
-        status = chat_get_float(r->body, numbers[i].key, numbers[i].low, numbers[i].high, numbers[i].value, err);
-    }
-    if (status == DI_OK) {
-        status = read_top_k(r, o, err);
-    }
-    if (status == DI_OK) {
-        status = chat_get_int(r->body, "min_tokens", 0, INT32_MAX, &min_tokens, err);
-    }
-    o->min_tokens = (int32_t)min_tokens;
-    if (status == DI_OK && min_tokens > r->max_tokens) {
-        return err_set(err, DI_E_ARGUMENT, "min_tokens: must be at most max_tokens, which is %lld", (long long)r->max_tokens);
-    }
-    if (status == DI_OK) {
-        status = read_biases(r, o, err);
-    }
-    if (status == DI_OK) {
-        status = read_stop_ids(r, o, err);
-    }
-    o->n_top_logprobs = r->writer.logprobs > 0 ? r->writer.logprobs : 0;
-    return status == DI_OK ? read_seed(r, o, err) : status;
 }
 
 /* --- Prompts ------------------------------------------------------------------------------------------------------------------------- */
@@ -305,7 +149,8 @@ static const js_value *prompt_at(const js_value *prompt, size_t i)
     return several ? js_at(prompt, i) : prompt;
 }
 
-static di_status encode_prompt(const reading *r, const js_value *value, const char *path, chat_scratch *scratch, size_t *n, di_error *err)
+static di_status encode_prompt(const chat_reading *r, const js_value *value, const char *path, chat_scratch *scratch, size_t *n,
+                               di_error *err)
 {
     size_t size;
     if (js_kind_of(value) == JS_STRING) {
@@ -321,7 +166,7 @@ static di_status encode_prompt(const reading *r, const js_value *value, const ch
     return status == DI_OK ? chat_read_ids(value, path, r->vocabulary, scratch->ids, err) : status;
 }
 
-static di_status check_length(reading *r, const char *path, size_t n, di_error *err)
+static di_status check_length(chat_reading *r, const char *path, size_t n, di_error *err)
 {
     const int64_t context = r->call->service->context;
     const int64_t asked = chat_has(r->body, "max_tokens") ? r->max_tokens : 0;
@@ -337,7 +182,7 @@ static di_status check_length(reading *r, const char *path, size_t n, di_error *
     return DI_OK;
 }
 
-static di_status echo_prompt(const reading *r, const js_value *value, int32_t i, const int32_t *ids, size_t n, di_error *err)
+static di_status echo_prompt(const chat_reading *r, const js_value *value, int32_t i, const int32_t *ids, size_t n, di_error *err)
 {
     const di_tokenizer *const tokenizer = r->call->service->tokenizer;
     size_t size;
@@ -360,7 +205,7 @@ static di_status echo_prompt(const reading *r, const js_value *value, int32_t i,
     return status;
 }
 
-static di_status read_prompts(reading *r, chat_scratch *scratch, di_error *err)
+static di_status read_prompts(chat_reading *r, chat_scratch *scratch, di_error *err)
 {
     const js_value *const prompt = js_get(r->body, "prompt");
     di_status status = DI_OK;
@@ -387,7 +232,7 @@ static di_status read_prompts(reading *r, chat_scratch *scratch, di_error *err)
 
 /* --- The whole ---------------------------------------------------------------------------------------------------------------------- */
 
-static di_status open_call(reading *r, di_error *err)
+static di_status open_call(chat_reading *r, di_error *err)
 {
     size_t n_prompts = 0;
     di_call *const c = r->call;
@@ -445,10 +290,10 @@ static di_status answer_nothing(di_call *c, di_error *err)
     return status;
 }
 
-static di_status read_body(reading *r, chat_scratch *scratch, di_error *err)
+static di_status read_body(chat_reading *r, chat_scratch *scratch, di_error *err)
 {
-    static di_status (*const steps[])(reading *r, di_error *err) = {
-        read_model, read_counts, read_stream, read_flags, read_stops, read_sampling, open_call,
+    static di_status (*const steps[])(chat_reading *r, di_error *err) = {
+        read_model, read_counts, read_stream, read_flags, read_stops, chat_read_sampling, open_call,
     };
     di_status status = DI_OK;
     for (size_t i = 0; status == DI_OK && i < sizeof steps / sizeof steps[0]; i++) {
@@ -466,7 +311,7 @@ di_status chat_prepare_completions(di_call *c, chat_scratch *scratch, bool *done
         return status;
     }
     di_model_get_info(c->service->model, &info);
-    reading r = {
+    chat_reading r = {
         .call = c,
         .body = js_root(doc),
         .vocabulary = info.vocab_size,

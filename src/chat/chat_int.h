@@ -6,7 +6,7 @@
  *     -> engine: submit, step, events     the engine thread                 chat_engine.c
  *     -> link: events                     one batch a step
  *     -> output: tokens to frames         the output thread                 chat_output.c, chat_reply.c, chat_completions_reply.c
- *     -> di_call_read, di_call_wait       any thread                        chat_call.c
+ *     -> di_call_read, di_call_wait       any thread                        chat_call_public.c
  *
  * A call is held by references: one of the user, one of the way above (wherever on it the call is), one while it stands in the list of
  * calls with something cancelled. So nobody waits for anybody to let go of a call, and no thread touches one that is gone.
@@ -179,6 +179,9 @@ void chat_call_discard(di_call *c); /* one that the service has not taken */
 /* Cancels it unless it was before. The caller has a reference. */
 void chat_call_cancel(di_call *c, chat_cancel reason);
 static inline chat_cancel chat_call_cancelled(const di_call *c) { return (chat_cancel)atomic_load(&c->cancel); }
+
+/* When a timeout from now on is over. 0 stays 0; what is further away than the clock counts is no limit. */
+int64_t chat_deadline(int64_t now, int64_t timeout_ms);
 
 typedef enum chat_published {
     CHAT_PUBLISHED,
