@@ -296,7 +296,7 @@ static void golden(const char *dir)
     assert_true(sum.cached > 0 || ROUNDS < 2);
     assert_true(sum.cancelled > 0);
     assert_true(sum.preempted > 0);
-    assert_true(sum.accepted > 0 && sum.accepted < sum.drafted);
+    assert_true((sum.accepted > 0 && sum.accepted < sum.drafted) || ROUNDS < 2);
     print_message("%lld of %lld drafts accepted\n", (long long)sum.accepted, (long long)sum.drafted);
     di_model_close(model);
     free(scripts);

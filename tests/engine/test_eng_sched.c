@@ -248,7 +248,7 @@ static void one_choice_can_be_cancelled(void **state)
             di_task_cancel_choice(j.task, 3);
             drain(b);
             for (int32_t k = 0; k < 3; k++) {
-                char end[16];
+                char end[32];
                 (void)snprintf(end, sizeof end, "a.%d!%c ", k, k == choice ? 'C' : 'L');
                 assert_non_null(strstr(b->log, end));
             }
@@ -416,7 +416,7 @@ static void a_higher_priority_preempts(void **state)
     assert_non_null(strstr(b->log, "a.0=13 a.0!L "));
     assert_null(strstr(strstr(b->log, "+a") + 1, "+a"));
     for (int i = 0; i < 4; i++) {
-        char token[16];
+        char token[32];
         (void)snprintf(token, sizeof token, "a.0=%d ", 10 + i);
         const char *const first = strstr(b->log, token);
         assert_non_null(first);
