@@ -14,8 +14,9 @@ while(pairs)
     endif()
     string(LENGTH "${hex}" digits)
     math(EXPR size "${digits} / 2")
-    string(REGEX REPLACE "(..)" "0x\\1," bytes "${hex}")
-    string(REGEX REPLACE "(................................................................................)" "\\1\n" bytes "${bytes}")
+    # As characters, since bytes above 127 are negative where char is signed.
+    string(REGEX REPLACE "(..)" "'\\\\x\\1'," bytes "${hex}")
+    string(REGEX REPLACE "(.............................................................................)" "\\1\n" bytes "${bytes}")
     string(APPEND out "extern const char ${name}_text[];\nextern const size_t ${name}_size;\n"
         "const char ${name}_text[] = {\n${bytes}0};\nconst size_t ${name}_size = ${size};\n\n")
 endwhile()
