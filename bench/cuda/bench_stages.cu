@@ -240,13 +240,48 @@ static void bench_linear()
     }
 }
 
+/* --- Seams ----------------------------------------------------------------------------------------------------------------------- */
+
+static void bench_seams()
+{
+    const int MOST = 256;
+    const int STREAMS = CU_SEAM_STREAMS;
+    uint16_t *x = (uint16_t *)lab_bytes((size_t)MOST * STREAMS * HIDDEN * 2, 41, 0x3C, 3);
+    uint16_t *y = (uint16_t *)lab_bytes((size_t)MOST * HIDDEN * 2, 42, 0x3C, 3);
+    float *values = upload(std::vector<float>((size_t)STREAMS * HIDDEN * CU_SEAM_MIXES, 0.01f));
+    float *out = device<float>((size_t)MOST * 64);
+    for (int t : {1, 8, 64, 256}) {
+        cu_seam_open_job open = {t, HIDDEN, 20, 1e-6f, 1e-20f, x, values, values, values, values, values, out, nullptr, nullptr, y};
+        open.post = out + MOST * 8;
+        open.comb = out + MOST * 16;
+        cu_seam_close_job close = {t, HIDDEN, y, values, values, x};
+        const double bytes = (double)t * HIDDEN * 2 * (STREAMS + 1);
+        char name[32];
+        snprintf(name, sizeof name, "seam_open_%d", t);
+        if (strstr(name, wanted) != nullptr) {
+            double us = lab_time(100, 5, [&](cudaStream_t s, int) { LAB_CHECK((cudaError_t)cu_launch_seam_open(&open, s)); });
+            report(name, us, bytes + 4.0 * STREAMS * HIDDEN * CU_SEAM_MIXES);
+        }
+        snprintf(name, sizeof name, "seam_close_%d", t);
+        if (strstr(name, wanted) != nullptr) {
+            double us = lab_time(100, 5, [&](cudaStream_t s, int) { LAB_CHECK((cudaError_t)cu_launch_seam_close(&close, s)); });
+            report(name, us, bytes + (double)t * HIDDEN * 2 * STREAMS);
+        }
+    }
+    LAB_CHECK(cudaFree(x));
+    LAB_CHECK(cudaFree(y));
+    LAB_CHECK(cudaFree(values));
+    LAB_CHECK(cudaFree(out));
+}
+
 /* bench_stages [PART]: only the cases whose name holds PART. The ceiling is read again at the end: a card that throttled shows it. */
 int main(int argc, char **argv)
 {
     wanted = argc > 1 ? argv[1] : "";
     copy_rate = lab_copy_bandwidth("stages");
     bench_linear();
-    if (strstr(wanted, "w") != wanted && strstr(wanted, "router") != wanted && strstr(wanted, "lm_head") != wanted) {
+    bench_seams();
+    if (wanted[0] == '\0' || strncmp(wanted, "experts", 7) == 0) {
         bench_experts();
     }
     lab_copy_bandwidth("stages");

@@ -4,6 +4,8 @@
 
 #include <cuda_runtime_api.h>
 
+#define NOT_LOADED "a matrix is not loaded, or not stored as in the released checkpoint"
+
 static const uint8_t *bytes_of(const ops_matrix *w, ops_format format, int64_t n_out, int64_t n_in)
 {
     const cu_packed *p = cu_packed_of(w);
@@ -27,7 +29,7 @@ static const cu_expert *table_of(cu_device *dev, const ops_experts_args *a)
             return t->experts;
         }
     }
-    size_t n = (size_t)a->n_experts + 1;
+    size_t n = (size_t)a->n_experts;
     cu_expert_table *table = ar_calloc(1, sizeof *table);
     cu_expert *host = ar_calloc(n, sizeof *host);
     void *memory = NULL;
@@ -36,9 +38,9 @@ static const cu_expert *table_of(cu_device *dev, const ops_experts_args *a)
         goto out;
     }
     for (size_t i = 0; i < n; i++) {
-        host[i] = i + 1 < n ? expert_of(&a->experts[i], OPS_FP4, a) : expert_of(&a->shared, OPS_FP8, a);
+        host[i] = expert_of(&a->experts[i], OPS_FP4, a);
         if (!is_whole(&host[i])) {
-            cu_refuse(dev, "experts", "a matrix is not loaded, or not stored as in the released checkpoint");
+            cu_refuse(dev, "experts", NOT_LOADED);
             goto out;
         }
     }
@@ -79,6 +81,11 @@ void cu_experts(ops_device *device, const ops_experts_args *a)
     }
     cu_experts_args args = {.n_rows = a->n_rows, .hidden = a->hidden, .inter = a->inter, .n_experts = a->n_experts, .n_active = a->n_active,
                             .limit = a->swiglu_limit, .u = a->u, .ids = a->ids, .weights = a->weights, .y = a->y};
+    args.shared = expert_of(&a->shared, OPS_FP8, a);
+    if (!is_whole(&args.shared)) {
+        cu_refuse(dev, "experts", NOT_LOADED);
+        return;
+    }
     args.experts = table_of(dev, a);
     if (args.experts == NULL) {
         return;

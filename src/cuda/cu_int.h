@@ -20,7 +20,7 @@ typedef struct cu_packed {
 typedef struct cu_expert_table {
     struct cu_expert_table *next;
     const ops_expert *key; /* ops_experts_args.experts */
-    cu_expert *experts;    /* device [n_experts + 1] */
+    cu_expert *experts;    /* device [n_experts] */
 } cu_expert_table;
 
 typedef struct cu_device {

@@ -16,7 +16,7 @@ extern "C" {
 
 typedef struct CUstream_st *cu_stream; /* cudaStream_t, without its header */
 
-/* Packs a matrix [n_out, n_in] whose checkpoint bytes lie on the device; n_out is a multiple of 16, n_in of 256. *bad counts what
+/* Packs a matrix [n_out, n_in] whose checkpoint bytes lie on the device; n_out is a multiple of 64, n_in of 256. *bad counts what
  * can't be packed. */
 int cu_launch_pack(cu_format format, const uint8_t *data, const uint8_t *scale, int64_t n_out, int64_t n_in, uint8_t *out,
                    uint32_t *bad, cu_stream stream);
@@ -39,6 +39,13 @@ typedef struct cu_linear {
 
 #define CU_MAX_JOBS 3
 
+/* How the canonical chunks of a matrix are shared out (kernels/linear.cu). */
+typedef enum cu_linear_way {
+    CU_IN_TURN,
+    CU_WARPS,
+    CU_CLUSTERS
+} cu_linear_way;
+
 /* Products of the same rows and format, in one launch. */
 typedef struct cu_linear_set {
     cu_linear jobs[CU_MAX_JOBS];
@@ -46,7 +53,7 @@ typedef struct cu_linear_set {
     int32_t n_rows;
     cu_format format; /* CU_FP8 or CU_BF16 */
     /* The launcher's. */
-    bool across;          /* the four blocks of a cluster take a chunk of inputs each */
+    cu_linear_way way;
     int32_t block_rows;   /* tokens of an item */
     int32_t n_items;
     int32_t n_stages;
@@ -96,7 +103,8 @@ typedef struct cu_experts_args {
     const uint16_t *u;        /* [n_rows, hidden] */
     const int32_t *ids;       /* [n_rows, n_active] ascending */
     const float *weights;     /* [n_rows, n_active] */
-    const cu_expert *experts; /* device [n_experts + 1]: FP4, then the shared one, FP8 */
+    const cu_expert *experts; /* device [n_experts] FP4 */
+    cu_expert shared;         /* FP8 */
     uint16_t *y;              /* [n_rows, hidden] */
     cu_experts_work work;
     /* The launcher's. */
@@ -164,6 +172,44 @@ typedef struct cu_route {
 } cu_route;
 
 int cu_launch_route(const cu_route *args, cu_stream stream);
+
+/* --- Residual streams ------------------------------------------------------------------------------------------------------------- */
+
+#define CU_SEAM_STREAMS 4
+#define CU_SEAM_MIXES ((2 + CU_SEAM_STREAMS) * CU_SEAM_STREAMS)
+
+/* ops_seam_open with four streams. hidden is a multiple of 512 and at most 8192. */
+typedef struct cu_seam_open_job {
+    int32_t n_rows;
+    int32_t hidden;
+    int32_t iters;
+    float hc_eps;
+    float norm_eps;
+    const uint16_t *x;   /* [n_rows, 4, hidden] */
+    const float *pre_in; /* [n_rows, 4] */
+    const float *fn;     /* [24, 4 * hidden]; NULL = no coefficients */
+    const float *base;   /* [24] */
+    const float *scale;  /* [3] */
+    const float *norm;   /* [hidden] */
+    float *pre;          /* out [n_rows, 4] */
+    float *post;         /* out [n_rows, 4] */
+    float *comb;         /* out [n_rows, 4, 4] */
+    uint16_t *u;         /* out [n_rows, hidden] */
+} cu_seam_open_job;
+
+int cu_launch_seam_open(const cu_seam_open_job *args, cu_stream stream);
+
+/* ops_seam_close with four streams; hidden is even. */
+typedef struct cu_seam_close_job {
+    int32_t n_rows;
+    int32_t hidden;
+    const uint16_t *y; /* [n_rows, hidden] */
+    const float *post; /* [n_rows, 4] */
+    const float *comb; /* [n_rows, 4, 4] */
+    uint16_t *x;       /* in/out [n_rows, 4, hidden] */
+} cu_seam_close_job;
+
+int cu_launch_seam_close(const cu_seam_close_job *args, cu_stream stream);
 
 #ifdef __cplusplus
 }

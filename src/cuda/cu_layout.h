@@ -11,6 +11,7 @@ typedef enum cu_format {
     CU_BF16
 } cu_format;
 
+#define CU_GROUP_ROWS 64
 #define CU_STRIP_ROWS 16
 #define CU_TILE_INPUTS 256
 

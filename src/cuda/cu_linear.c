@@ -40,10 +40,6 @@ static bool has_form(cu_device *dev, const char *stage, const ops_matrix *w, ops
         cu_refuse(dev, stage, "a matrix is not loaded, or not stored as in the released checkpoint");
         return false;
     }
-    if (w->n_out % 64 != 0) {
-        cu_refuse(dev, stage, "a matrix has outputs that are no multiple of 64");
-        return false;
-    }
     return true;
 }
 

@@ -32,7 +32,7 @@ static bool matrix_sizes(const ops_matrix *w, size_t *data, size_t *scale)
 
 static bool is_packable(const ops_matrix *w)
 {
-    return w->n_out % CU_STRIP_ROWS == 0 && w->n_in % CU_TILE_INPUTS == 0 && (w->format != OPS_FP8 || w->n_out % 32 == 0);
+    return w->n_out % CU_GROUP_ROWS == 0 && w->n_in % CU_TILE_INPUTS == 0;
 }
 
 /* Checkpoint bytes to tiles. raw holds data and scales on the device. */
@@ -68,7 +68,7 @@ di_status cu_weight_load(ops_device *device, ops_matrix *w, ops_weight_use use, 
     bool tiles = use == OPS_USE_PRODUCT && w->format != OPS_F32;
     if (tiles && (w->format == OPS_FP8R || !is_packable(w))) {
         return err_set(err, DI_E_UNSUPPORTED,
-                       "matrix [%lld, %lld]: GPU products take outputs in multiples of 16 and inputs in multiples of 256",
+                       "matrix [%lld, %lld]: GPU products take outputs in multiples of 64 and inputs in multiples of 256",
                        (long long)w->n_out, (long long)w->n_in);
     }
     void *raw = NULL;

@@ -23,11 +23,13 @@ void cu_upload(ops_device *dev, void *dst, const void *src_host, size_t bytes);
 void cu_download(ops_device *dev, void *dst_host, const void *src, size_t bytes);
 void cu_copy(ops_device *dev, void *dst, const void *src, size_t bytes);
 
-/* Packs FP4, FP8 and BF16 matrices of products (n_out a multiple of 16, n_in of 256); others are uploaded as they are. The matrix's
+/* Packs FP4, FP8 and BF16 matrices of products (n_out a multiple of 64, n_in of 256); others are uploaded as they are. The matrix's
  * own bytes are not needed afterwards. Errors: DI_E_UNSUPPORTED (shape, NaN codes, scales), DI_E_MEMORY. */
 di_status cu_weight_load(ops_device *dev, ops_matrix *matrix, ops_weight_use use, di_error *err);
 void cu_weight_free(ops_device *dev, ops_matrix *matrix);
 
+void cu_seam_open(ops_device *dev, const ops_seam_open_args *a);
+void cu_seam_close(ops_device *dev, const ops_seam_close_args *a);
 void cu_attn_in(ops_device *dev, const ops_attn_in_args *a);
 void cu_query(ops_device *dev, const ops_query_args *a);
 void cu_attn_out(ops_device *dev, const ops_attn_out_args *a);

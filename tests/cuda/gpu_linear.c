@@ -275,12 +275,12 @@ static void logits_agree(void **state)
 static void a_matrix_with_nan_codes_is_refused(void **state)
 {
     (void)state;
-    static uint8_t data[32 * 256];
-    static const uint8_t scale[8] = {120, 120, 120, 120, 120, 120, 120, 120};
+    static uint8_t data[64 * 256];
+    static const uint8_t scale[16] = {120, 120, 120, 120, 120, 120, 120, 120, 120, 120, 120, 120, 120, 120, 120, 120};
     data[1000] = 0x7F;
-    ops_matrix w = {.format = OPS_FP8, .n_out = 32, .n_in = 256, .data = data, .scale = scale};
+    ops_matrix w = {.format = OPS_FP8, .n_out = 64, .n_in = 256, .data = data, .scale = scale};
     di_error err;
-    unit_expect_error(cu_weight_load(pair.gpu, &w, OPS_USE_PRODUCT, &err), DI_E_UNSUPPORTED, &err, "[32, 256]", "NaN", NULL);
+    unit_expect_error(cu_weight_load(pair.gpu, &w, OPS_USE_PRODUCT, &err), DI_E_UNSUPPORTED, &err, "[64, 256]", "NaN", NULL);
     assert_null(w.packed);
     data[1000] = 0;
     w.n_in = 224;

@@ -1,8 +1,8 @@
 /* expand.cuh - packed weights: how a matrix lies in device memory, and how its codes become BF16 pairs in registers.
  *
- * Tiles. A strip is 16 rows, two octets of 8. Along the inputs a strip is a row of tiles of 256, octet after octet, so that one warp
- * reads contiguous bytes and any octet can be fetched alone. Inside an octet's tile thread (g = lane / 4, q = lane % 4) owns
- * inputs 64 b + 16 q .. + 15 of row g, for the four blocks b of 64:
+ * Tiles. A group is 64 rows, eight octets; a strip is 16 rows, two octets. Along the inputs a group is a row of tiles of 256, octet after
+ * octet, so that a block of four warps reads contiguous bytes in one copy and any octet can be fetched alone. Inside an octet's tile thread
+ * (g = lane / 4, q = lane % 4) owns inputs 64 b + 16 q .. + 15 of row g, for the four blocks b of 64:
  *
  *   FP4   [2][32 lanes][16 bytes]: blocks 2 i and 2 i + 1, 8 bytes each; then scales [8 rows][2][4 blocks]     1,088 bytes
  *   FP8   [4][32 lanes][16 bytes]; then scales [2][4 blocks], 8 bytes of rest                                  2,064 bytes

@@ -6,8 +6,8 @@
  * an item of phase 2 waits only for the phase-1 items of its own expert, so weights are always under way.
  *
  * An item is four warps' work, equal bytes for all: 64 units of a routed expert in phase 1 (16 gate and 16 up rows a warp, so that a
- * unit's two sums meet in one thread), 32 of the shared one; 128 or 64 rows in phase 2. The 32 units that share a Q8 scale are always
- * in one item. Columns hold tokens in no particular order: nothing that is computed depends on a token's column or on its neighbours.
+ * unit's two sums meet in one thread), 32 of the shared one; 128 or 64 rows in phase 2. The 32 units that share a Q8 scale are always in
+ * one item. Columns hold tokens in no particular order: nothing that is computed depends on a token's column or on its neighbours.
  *
  * Progress: an item of phase 2 waits for items with smaller numbers only, and those belong to running blocks. */
 #include "cuda/cu_kernels.h"
@@ -47,7 +47,7 @@ static __device__ expert_item find_item(const cu_experts_args &a, int routed, in
     expert_item item = {};
 #pragma unroll
     for (int k = 0; k < 4; k++) {
-        int parts = k < 2 ? a.inter / (k == 0 ? 32 : 64) : a.hidden / (k == 2 ? 64 : 128);
+        int parts = (k < 2 ? a.inter / 32 : a.hidden / 64) / (k % 2 == 1 ? 2 : 1);
         int n = (k % 2 == 0 ? n_shared : routed) * parts;
         if (i >= 0 && i < n) {
             item.shared = k % 2 == 0;
@@ -60,7 +60,7 @@ static __device__ expert_item find_item(const cu_experts_args &a, int routed, in
     return item;
 }
 
-/* What one lane copies for every tile of an item: lanes 0 .. 7 weights, the next ones a token each. */
+/* What one lane copies for every tile of an item: lanes 0 and 1 weights, the next ones a token each. */
 struct expert_copies {
     const uint8_t *from; /* NULL = nothing */
     uint32_t to;         /* in the stage */
@@ -71,36 +71,31 @@ struct expert_copies {
     bool is_token;
 };
 
-static __device__ void weight_copies(const cu_experts_args &a, const expert_item &item, const cu_expert &w, int lane, expert_copies *c)
+#define WEIGHT_LANES 2
+
+/* Phase 1: gate rows, then up rows, a group or half of one each. Phase 2: two groups or one. */
+static __device__ void weight_copies(const expert_item &item, const cu_expert &w, int lane, expert_copies *c)
 {
-    const int warp = lane / 2;
-    const int half = lane % 2;
-    c->to = warp * SLOT;
+    c->stride = 8 * (item.shared ? CU_TILE_BYTES_FP8 : CU_TILE_BYTES_FP4);
+    const size_t group = (size_t)c->n_tiles * c->stride;
+    const uint8_t *rows = item.phase == 2 ? w.w2 : lane == 0 ? w.w1 : w.w3;
     if (!item.shared) {
-        c->stride = c->bytes = 2 * CU_TILE_BYTES_FP4;
-        const size_t strip = (size_t)c->n_tiles * c->stride;
-        const uint8_t *rows = item.phase == 2 ? w.w2 : half == 0 ? w.w1 : w.w3;
-        c->from = rows + (item.phase == 1 ? item.part * 4 + warp : item.part * 8 + lane) * strip;
-        c->to += half * c->bytes;
-        return;
-    }
-    c->stride = 2 * CU_TILE_BYTES_FP8;
-    const size_t strip = (size_t)c->n_tiles * c->stride;
-    if (item.phase == 1) { /* an octet of gate rows and one of up rows */
-        const int octet = item.part * 4 + warp;
-        c->bytes = CU_TILE_BYTES_FP8;
-        c->from = (half == 0 ? w.w1 : w.w3) + octet / 2 * strip + octet % 2 * CU_TILE_BYTES_FP8;
-        c->to += half * CU_TILE_BYTES_FP8;
-    } else if (half == 0) {
         c->bytes = c->stride;
-        c->from = w.w2 + (item.part * 4 + warp) * strip;
+        c->from = rows + (item.phase == 1 ? item.part : item.part * 2 + lane) * group;
+    } else if (item.phase == 1) {
+        c->bytes = c->stride / 2;
+        c->from = rows + item.part / 2 * group + item.part % 2 * c->bytes;
+    } else if (lane == 0) {
+        c->bytes = c->stride;
+        c->from = rows + item.part * group;
     }
+    c->to = lane * c->bytes;
 }
 
 /* Also fills the board. */
 static __device__ expert_copies copies_of(const cu_experts_args &a, const expert_item &item, item_board *board, int lane)
 {
-    const int column = lane - 2 * STRIP_WARPS;
+    const int column = lane - WEIGHT_LANES;
     int n;
     int h_row;
     int token = 0;
@@ -113,7 +108,7 @@ static __device__ expert_copies copies_of(const cu_experts_args &a, const expert
         h_row = a.n_rows * a.n_active + first;
         token = first + column;
         slot = token * (a.n_active + 1) + a.n_active;
-        w = a.experts[a.n_experts];
+        w = a.shared;
     } else {
         const cu_token_block *block = &a.work.blocks[item.index];
         n = block->n;
@@ -127,7 +122,7 @@ static __device__ expert_copies copies_of(const cu_experts_args &a, const expert
     }
     expert_copies c = {};
     c.n_tiles = (item.phase == 1 ? a.hidden : a.inter) / CU_TILE_INPUTS;
-    c.all_bytes = STRIP_WARPS * (item.shared ? 2 * CU_TILE_BYTES_FP8 : SLOT) + n * TOKEN_BYTES;
+    c.all_bytes = (item.shared ? 8 * CU_TILE_BYTES_FP8 : 16 * CU_TILE_BYTES_FP4) + n * TOKEN_BYTES;
     if (lane == 0) {
         board->phase = item.phase;
         board->shared = item.shared;
@@ -136,8 +131,8 @@ static __device__ expert_copies copies_of(const cu_experts_args &a, const expert
         board->n = n;
         board->h_row = h_row;
     }
-    if (lane < 2 * STRIP_WARPS) {
-        weight_copies(a, item, w, lane, &c);
+    if (lane < WEIGHT_LANES) {
+        weight_copies(item, w, lane, &c);
     } else if (column < n) {
         board->slot[column] = slot;
         board->weight[column] = weight;
@@ -269,12 +264,13 @@ static __device__ float activate(float gate, float up, float limit, float weight
     return bf16_rounded(__fmul_rn(weight, h));
 }
 
-/* Puts h of one item on the Q8 grid and stores it. A column's values lie in the lanes of equal lane % 4 of `warps` warps, ROWS
- * values of each thread. */
+/* Puts h of one item on the Q8 grid and stores it. The 32 units of a scale lie, for one column, in the lanes of equal lane % 4 of
+ * `group` neighbouring warps, ROWS of each thread. */
 template <int NT, int ROWS>
 static __device__ void store_units(const cu_experts_args &a, const item_board &board, const float (&value)[NT][ROWS][2], int unit0,
-                                   float (*amax)[16], int warps)
+                                   float (*amax)[16])
 {
+    const int group = 4 / ROWS;
     const int warp = threadIdx.x / 32;
     const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -304,7 +300,7 @@ static __device__ void store_units(const cu_experts_args &a, const item_board &b
                 continue;
             }
             float top = 0.0f;
-            for (int w = warp / warps * warps; w < (warp / warps + 1) * warps; w++) {
+            for (int w = warp / group * group; w < (warp / group + 1) * group; w++) {
                 top = fmaxf(top, amax[w][column]);
             }
             uint32_t code = q8_scale_code(top);
@@ -317,11 +313,10 @@ static __device__ void store_units(const cu_experts_args &a, const item_board &b
     }
 }
 
-/* Phase 1 of a routed expert: m-tile 0 holds gate rows, m-tile 1 up rows. */
+/* Two m-tiles: the first holds gate rows, the second up rows. */
 template <int NT>
 static __device__ void finish_phase1(const cu_experts_args &a, const item_board &board, const float (&acc)[2][NT][4], float (*amax)[16])
 {
-    const int warp = threadIdx.x / 32;
     const int lane = threadIdx.x % 32;
     float value[NT][2][2];
 #pragma unroll
@@ -334,21 +329,25 @@ static __device__ void finish_phase1(const cu_experts_args &a, const item_board 
             value[t][1][c] = activate(acc[0][t][c + 2], acc[1][t][c + 2], a.limit, w);
         }
     }
-    store_units<NT, 2>(a, board, value, board.part * 64 + warp * 16, amax, 2);
+    store_units<NT, 2>(a, board, value, board.part * 64 + threadIdx.x / 32 * 16, amax);
 }
 
-/* Of the shared expert: the first octet of the m-tile holds gate rows, the second up rows. */
+/* One m-tile: its first octet holds gate rows, its second up rows. */
 template <int NT>
 static __device__ void finish_phase1(const cu_experts_args &a, const item_board &board, const float (&acc)[1][NT][4], float (*amax)[16])
 {
-    const int warp = threadIdx.x / 32;
+    const int lane = threadIdx.x % 32;
     float value[NT][1][2];
 #pragma unroll
     for (int t = 0; t < NT; t++) {
-        value[t][0][0] = activate(acc[0][t][0], acc[0][t][2], a.limit, 1.0f);
-        value[t][0][1] = activate(acc[0][t][1], acc[0][t][3], a.limit, 1.0f);
+#pragma unroll
+        for (int c = 0; c < 2; c++) {
+            int column = t * 8 + lane % 4 * 2 + c;
+            float w = board.weight[column < board.n ? column : 0];
+            value[t][0][c] = activate(acc[0][t][c], acc[0][t][c + 2], a.limit, w);
+        }
     }
-    store_units<NT, 1>(a, board, value, board.part * 32 + warp * 8, amax, 4);
+    store_units<NT, 1>(a, board, value, board.part * 32 + threadIdx.x / 32 * 8, amax);
 }
 
 template <int MT, int NT>
@@ -356,7 +355,7 @@ static __device__ void finish_phase2(const cu_experts_args &a, const item_board 
 {
     const int warp = threadIdx.x / 32;
     const int lane = threadIdx.x % 32;
-    const int row0 = (board.part * 4 + warp) * MT * 16 + lane / 4;
+    const int row0 = (board.part * STRIP_WARPS + warp) * MT * 16 + lane / 4;
 #pragma unroll
     for (int t = 0; t < NT; t++) {
 #pragma unroll
@@ -383,6 +382,18 @@ static __device__ __forceinline__ void run_item(const cu_experts_args &a, const 
     const int lane = threadIdx.x % 32;
     const int phase = board.phase;
     const int n_tiles = (phase == 1 ? a.hidden : a.inter) / CU_TILE_INPUTS;
+    /* In phase 1 the first half of the stage is gate rows, the second up rows, of which a warp has a strip each (two m-tiles) or an octet
+     * each (one). In phase 2 the stage is rows in order. */
+    int at = warp * MT * 2 * TILE;
+    int next_m = 2 * TILE;
+    int next_octet = TILE;
+    if (phase == 1 && MT == 2) {
+        at = warp * 2 * TILE;
+        next_m = 8 * TILE;
+    } else if (phase == 1) {
+        at = warp * TILE;
+        next_octet = 4 * TILE;
+    }
     uint32_t offset[NT];
 #pragma unroll
     for (int t = 0; t < NT; t++) {
@@ -397,8 +408,8 @@ static __device__ __forceinline__ void run_item(const cu_experts_args &a, const 
         const uint8_t *token[NT];
 #pragma unroll
         for (int m = 0; m < MT; m++) {
-            lo[m] = stage + warp * SLOT + 2 * m * TILE;
-            hi[m] = lo[m] + TILE;
+            lo[m] = stage + at + m * next_m;
+            hi[m] = lo[m] + next_octet;
         }
 #pragma unroll
         for (int t = 0; t < NT; t++) {

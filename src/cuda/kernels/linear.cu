@@ -1,9 +1,12 @@
 /* linear.cu - products of few tokens with dense matrices: y = x W^T, weights FP8 or BF16, up to three matrices in one launch.
  *
- * An item is 64 output rows, 16 a warp, and a block of tokens. A matrix with few rows is cut across its inputs: the four blocks of a
- * cluster take a quarter each of the same rows, send their sums to each other's shared memory, and block r adds the quarters of rows
- * 16 r .. + 15 in order. Either way a matrix of four canonical chunks (cu_linear.split) gives ((c0 + c1) + c2) + c3: which of the two is
- * used never shows in a result. Clusters walk the items in a fixed stride.
+ * An item is 64 output rows, 16 a warp, and a block of tokens. A matrix with few rows is cut across its inputs into four canonical chunks
+ * (cu_linear.split), one of these ways:
+ *   in turn   every warp runs through the chunks one after the other (matrices with rows enough)
+ *   warps     16 rows an item, a chunk a warp; the sums meet in the block's shared memory. For one or two tokens
+ *   clusters  the four blocks of a cluster take a chunk each of the same 64 rows and send their sums to each other's shared memory; block r
+ *             adds those of rows 16 r .. + 15. Tokens are fetched once for 64 rows
+ * All give ((c0 + c1) + c2) + c3: which was used never shows in a result. Items are walked in a fixed stride.
  *
  * The first stages of weights are under way before the kernel waits for the one in front (bench/cuda/lab_chain.cu). */
 #include "cuda/cu_kernels.h"
@@ -12,7 +15,7 @@
 #include "cuda/kernels/strip.cuh"
 
 #define CHUNKS 4
-#define ITEM_ROWS (STRIP_WARPS * CU_STRIP_ROWS)
+#define ITEM_ROWS CU_GROUP_ROWS
 
 struct linear_item {
     int job;
@@ -21,18 +24,22 @@ struct linear_item {
     int n_tokens;
 };
 
+static __host__ __device__ int item_rows(const cu_linear_set &set) { return set.way == CU_WARPS ? CU_STRIP_ROWS : ITEM_ROWS; }
+static __device__ int item_chunks(const cu_linear_set &set) { return set.way == CU_IN_TURN ? 1 : CHUNKS; }
+
 static __device__ linear_item find_item(const cu_linear_set &set, int i)
 {
+    const int rows = item_rows(set);
     const int blocks = (set.n_rows + set.block_rows - 1) / set.block_rows;
     linear_item item;
     item.token0 = i % blocks * set.block_rows;
     item.n_tokens = set.n_rows - item.token0 < set.block_rows ? set.n_rows - item.token0 : set.block_rows;
     item.job = 0;
     i /= blocks;
-    for (; item.job + 1 < set.n_jobs && i >= set.jobs[item.job].n_out / ITEM_ROWS; item.job++) {
-        i -= set.jobs[item.job].n_out / ITEM_ROWS;
+    for (; item.job + 1 < set.n_jobs && i >= set.jobs[item.job].n_out / rows; item.job++) {
+        i -= set.jobs[item.job].n_out / rows;
     }
-    item.row0 = i * ITEM_ROWS;
+    item.row0 = i * rows;
     return item;
 }
 
@@ -46,18 +53,18 @@ struct linear_sizes {
 struct linear_place {
     int first;  /* item */
     int stride; /* of items */
-    int chunk;  /* of the inputs; 0 when alone */
+    int chunk;  /* of the inputs, in a cluster */
 };
 
 static __device__ linear_place place_of(const cu_linear_set &set)
 {
-    const int blocks = set.across ? CHUNKS : 1;
+    const int blocks = set.way == CU_CLUSTERS ? CHUNKS : 1;
     return {(int)blockIdx.x / blocks, (int)gridDim.x / blocks, (int)blockIdx.x % blocks};
 }
 
-/* What one lane of the fetching warp copies for every tile of an item: weights of a warp, and a token. */
+/* What one lane of the fetching warp copies for every tile of an item: weights and a token. */
 struct linear_copies {
-    const uint8_t *weights;
+    const uint8_t *weights; /* lane 0: of all warps; or lanes 0 .. 3: of one warp each */
     const uint8_t *token; /* NULL = none */
     int n_tiles;
     uint32_t bytes; /* of the whole stage */
@@ -70,16 +77,20 @@ static __device__ linear_copies copies_of(const cu_linear_set &set, const linear
     const cu_linear &job = set.jobs[item.job];
     const int all_tiles = job.n_in / CU_TILE_INPUTS;
     linear_copies c;
-    c.n_tiles = set.across ? all_tiles / CHUNKS : all_tiles;
-    const int first = chunk * c.n_tiles;
-    const int strip = item.row0 / CU_STRIP_ROWS + lane % STRIP_WARPS;
-    c.weights = job.packed + ((size_t)strip * all_tiles + first) * SLOT;
+    c.n_tiles = all_tiles / item_chunks(set);
+    const int group = item.row0 / CU_GROUP_ROWS;
+    const int strip = item.row0 % CU_GROUP_ROWS / CU_STRIP_ROWS;
+    const int first_tile = (set.way == CU_WARPS ? lane % CHUNKS : chunk) * c.n_tiles;
+    c.weights = job.packed + ((size_t)group * all_tiles + first_tile) * STRIP_WARPS * SLOT + strip * SLOT;
     c.token = nullptr;
-    if (lane < item.n_tokens) {
-        const int group = job.group_rows > 0 ? item.row0 / job.group_rows * job.n_in : 0;
-        c.token = (const uint8_t *)(job.x + (size_t)(item.token0 + lane) * job.ldx + group + first * CU_TILE_INPUTS);
+    const int parts = set.way == CU_WARPS ? CHUNKS : 1; /* of each token in a stage */
+    if (lane < parts * item.n_tokens) {
+        const int diagonal = job.group_rows > 0 ? item.row0 / job.group_rows * job.n_in : 0;
+        const int token = item.token0 + lane % item.n_tokens;
+        const int first = (set.way == CU_WARPS ? lane / item.n_tokens : chunk) * c.n_tiles * CU_TILE_INPUTS;
+        c.token = (const uint8_t *)(job.x + (size_t)token * job.ldx + diagonal + first);
     }
-    c.bytes = STRIP_WARPS * SLOT + item.n_tokens * TOKEN_BYTES;
+    c.bytes = STRIP_WARPS * SLOT + parts * item.n_tokens * TOKEN_BYTES;
     return c;
 }
 
@@ -94,8 +105,10 @@ static __device__ void fetch(const cu_linear_set &set, strip_ring ring, const li
             mbar_expect(ring.full_bar(), c.bytes);
         }
         __syncwarp();
-        if (lane < STRIP_WARPS) {
-            bulk_load_once(smem_address(ring.stage()) + lane * SLOT, c.weights + (size_t)tile * SLOT, SLOT, ring.full_bar(), policy);
+        if (lane < (set.way == CU_WARPS ? CHUNKS : 1)) {
+            const uint32_t bytes = set.way == CU_WARPS ? SLOT : STRIP_WARPS * SLOT;
+            bulk_load_once(smem_address(ring.stage()) + lane * SLOT, c.weights + (size_t)tile * STRIP_WARPS * SLOT, bytes, ring.full_bar(),
+                           policy);
         }
     };
     auto fetch_tokens = [&](const linear_copies &c, int tile) {
@@ -202,7 +215,7 @@ static __device__ void add_sums(const sum_box<NT> *box, int round, int lane, flo
 
 /* A computing warp. */
 template <int FORMAT, int NT>
-static __device__ void compute(const cu_linear_set &set, strip_ring ring, const linear_place &place, const sum_box<NT> *box,
+static __device__ void compute(const cu_linear_set &set, strip_ring ring, const linear_place &place, sum_box<NT> *box,
                                uint32_t box_bar, int warp, int lane)
 {
     const uint32_t SLOT = linear_sizes<FORMAT>::SLOT;
@@ -210,12 +223,13 @@ static __device__ void compute(const cu_linear_set &set, strip_ring ring, const 
     for (int i = place.first; i < set.n_items; i += place.stride, n_done++) {
         const linear_item item = find_item(set, i);
         const cu_linear &job = set.jobs[item.job];
-        const int n_tiles = job.n_in / CU_TILE_INPUTS / (set.across ? CHUNKS : 1);
-        const int chunk = set.across ? n_tiles : n_tiles / job.split;
+        const int n_tiles = job.n_in / CU_TILE_INPUTS / item_chunks(set);
+        const int chunk = set.way == CU_IN_TURN ? n_tiles / job.split : n_tiles;
         uint32_t offset[NT];
 #pragma unroll
         for (int t = 0; t < NT; t++) {
             offset[t] = STRIP_WARPS * SLOT + token_offset(t, item.n_tokens, lane);
+            offset[t] += set.way == CU_WARPS ? warp * item.n_tokens * TOKEN_PITCH : 0;
         }
         float sum[1][NT][4] = {};
         float acc[1][NT][4] = {};
@@ -243,18 +257,28 @@ static __device__ void compute(const cu_linear_set &set, strip_ring ring, const 
                 }
             }
         }
-        if (!set.across) {
+        const int round = n_done % 2;
+        if (set.way == CU_IN_TURN) {
             store_sums<NT>(job, item, item.row0 + warp * CU_STRIP_ROWS, sum, lane);
+            continue;
+        }
+        if (set.way == CU_WARPS) {
+            box->sum[round][warp][0][lane] = make_float4(sum[0][0][0], sum[0][0][1], sum[0][0][2], sum[0][0][3]);
+            strip_sync(); /* one barrier an item is enough: rounds alternate */
+            if (warp == n_done % STRIP_WARPS) {
+                add_sums(box, round, lane, sum);
+                store_sums<NT>(job, item, item.row0, sum, lane);
+            }
             continue;
         }
         const int rank = (int)cluster_rank();
         if (n_done == 0) {
             cluster_barrier_wait(); /* every block's barriers are initialised */
         }
-        send_sums(box, box_bar, n_done % 2, warp, lane, sum);
+        send_sums(box, box_bar, round, warp, lane, sum);
         if (warp == rank) {
-            cluster_wait(box_bar + 8 * (n_done % 2), n_done / 2 & 1);
-            add_sums(box, n_done % 2, lane, sum);
+            cluster_wait(box_bar + 8 * round, n_done / 2 & 1);
+            add_sums(box, round, lane, sum);
             store_sums<NT>(job, item, item.row0 + rank * CU_STRIP_ROWS, sum, lane);
         }
         /* No warp sends its next sums before this block's are added: then a round's box is free when its turn comes again. */
@@ -283,18 +307,18 @@ linear_kernel(const __grid_constant__ cu_linear_set set)
         mbar_init_fence();
     }
     __syncthreads();
-    if (set.across) {
+    if (set.way == CU_CLUSTERS) {
         cluster_barrier_arrive();
     }
     if (warp == STRIP_WARPS) {
         fetch<FORMAT>(set, ring, place, lane);
-        if (set.across) {
+        if (set.way == CU_CLUSTERS) {
             cluster_barrier_wait();
         }
     } else {
         compute<FORMAT, NT>(set, ring, place, box, smem_address(box_bars), warp, lane);
     }
-    if (set.across) { /* others may still be sending */
+    if (set.way == CU_CLUSTERS) { /* others may still be sending */
         cluster_barrier_arrive();
         cluster_barrier_wait();
     }
@@ -303,14 +327,14 @@ linear_kernel(const __grid_constant__ cu_linear_set set)
 template <int FORMAT, int NT>
 static int launch(cu_linear_set set, int n_sms, cu_stream stream)
 {
-    const int tokens = set.n_rows < set.block_rows ? set.n_rows : set.block_rows;
-    const int blocks = set.across ? CHUNKS : 1;
-    const uint32_t rest = (set.across ? (uint32_t)sizeof(sum_box<NT>) : 0) + 2048;
-    int per_sm = FORMAT == CU_FP8 ? (NT == 1 ? 4 : 3) : 2;
+    const int tokens = (set.n_rows < set.block_rows ? set.n_rows : set.block_rows) * (set.way == CU_WARPS ? CHUNKS : 1);
+    const int blocks = set.way == CU_CLUSTERS ? CHUNKS : 1;
+    const uint32_t box = set.way == CU_IN_TURN ? 0 : (uint32_t)sizeof(sum_box<NT>);
+    int per_sm = FORMAT == CU_FP8 ? (NT == 1 && set.way != CU_CLUSTERS ? 4 : 3) : 2;
     set.stage_bytes = STRIP_WARPS * linear_sizes<FORMAT>::SLOT + tokens * TOKEN_PITCH;
-    /* Blocks with less than three stages lose more than a fourth block a multiprocessor gains. */
+    /* Blocks with less than three stages lose more than one more block a multiprocessor gains. */
     for (;; per_sm--) {
-        set.n_stages = (int32_t)((CU_SHARED_BYTES / per_sm - rest) / set.stage_bytes);
+        set.n_stages = (int32_t)((CU_SHARED_BYTES / per_sm - box - 2048) / set.stage_bytes);
         if (set.n_stages >= 3 || per_sm == 1) {
             break;
         }
@@ -318,9 +342,9 @@ static int launch(cu_linear_set set, int n_sms, cu_stream stream)
     set.n_stages = set.n_stages < STRIP_MAX_STAGES ? set.n_stages : STRIP_MAX_STAGES;
     set.n_items = 0;
     for (int j = 0; j < set.n_jobs; j++) {
-        set.n_items += set.jobs[j].n_out / ITEM_ROWS * ((set.n_rows + set.block_rows - 1) / set.block_rows);
+        set.n_items += set.jobs[j].n_out / item_rows(set) * ((set.n_rows + set.block_rows - 1) / set.block_rows);
     }
-    const int bytes = (int)(set.stage_bytes * set.n_stages + (set.across ? sizeof(sum_box<NT>) : 0));
+    const int bytes = (int)(set.stage_bytes * set.n_stages + box);
     const int most = n_sms * per_sm / blocks;
     const int grid = (set.n_items < most ? set.n_items : most) * blocks;
     int status = (int)cudaFuncSetAttribute(linear_kernel<FORMAT, NT>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
@@ -346,6 +370,8 @@ static int launch_blocks(cu_linear_set set, int n_sms, cu_stream stream)
     return launch<FORMAT, 4>(set, n_sms, stream);
 }
 
+#define WARPS_TOKENS 4 /* up to so many, four copies of a token's tile cost less than a cluster */
+
 extern "C" int cu_launch_linear(const cu_linear_set *set, int n_sms, cu_stream stream)
 {
     cu_linear_set s = *set;
@@ -353,6 +379,7 @@ extern "C" int cu_launch_linear(const cu_linear_set *set, int n_sms, cu_stream s
     for (int j = 0; j < s.n_jobs; j++) {
         items += s.jobs[j].n_out / ITEM_ROWS;
     }
-    s.across = s.jobs[0].split == CHUNKS && items < 2 * n_sms;
+    const bool few = s.jobs[0].split == CHUNKS && items < 2 * n_sms;
+    s.way = !few ? CU_IN_TURN : s.n_rows <= WARPS_TOKENS ? CU_WARPS : CU_CLUSTERS;
     return s.format == CU_FP8 ? launch_blocks<CU_FP8>(s, n_sms, stream) : launch_blocks<CU_BF16>(s, n_sms, stream);
 }

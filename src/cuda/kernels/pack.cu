@@ -65,7 +65,7 @@ static __global__ void pack_fp4(const pack_args a)
     int lane = threadIdx.x;
     int64_t octet = blockIdx.y;
     int64_t tile = blockIdx.x;
-    uint8_t *out = a.out + ((octet / 2 * gridDim.x + tile) * 2 + octet % 2) * CU_TILE_BYTES_FP4;
+    uint8_t *out = a.out + ((octet / 8 * gridDim.x + tile) * 8 + octet % 8) * CU_TILE_BYTES_FP4;
     int64_t row = octet * 8 + lane / 4;
     const uint8_t *in = a.data + (row * a.n_in + tile * CU_TILE_INPUTS + lane % 4 * 16) / 2;
     for (int b = 0; b < 4; b++) {
@@ -85,7 +85,7 @@ static __global__ void pack_fp8(const pack_args a)
     int lane = threadIdx.x;
     int64_t octet = blockIdx.y;
     int64_t tile = blockIdx.x;
-    uint8_t *out = a.out + ((octet / 2 * gridDim.x + tile) * 2 + octet % 2) * CU_TILE_BYTES_FP8;
+    uint8_t *out = a.out + ((octet / 8 * gridDim.x + tile) * 8 + octet % 8) * CU_TILE_BYTES_FP8;
     const uint8_t *in = a.data + (octet * 8 + lane / 4) * a.n_in + tile * CU_TILE_INPUTS + lane % 4 * 16;
     for (int b = 0; b < 4; b++) {
         uint32_t *word = (uint32_t *)(out + b * 512 + lane * 16);
@@ -105,7 +105,7 @@ static __global__ void pack_bf16(const pack_args a)
     int lane = threadIdx.x;
     int64_t octet = blockIdx.y;
     int64_t tile = blockIdx.x;
-    uint8_t *out = a.out + ((octet / 2 * gridDim.x + tile) * 2 + octet % 2) * CU_TILE_BYTES_BF16;
+    uint8_t *out = a.out + ((octet / 8 * gridDim.x + tile) * 8 + octet % 8) * CU_TILE_BYTES_BF16;
     const uint8_t *in = a.data + ((octet * 8 + lane / 4) * a.n_in + tile * CU_TILE_INPUTS + lane % 4 * 16) * 2;
     for (int i = 0; i < 8; i++) {
         *(uint4 *)(out + i * 512 + lane * 16) = *(const uint4 *)(in + i / 2 * 128 + i % 2 * 16);

@@ -6,7 +6,7 @@
  * work items, so the memory is busy while the computing warps finish one and start the next. A stage has two barriers: `full`
  * counts the bytes that arrive, `empty` the warps that are done with it.
  *
- *   stage: [4 warps][SLOT bytes of weights][tokens][TOKEN_PITCH bytes]
+ *   stage: [weights of the four warps][tokens][TOKEN_PITCH bytes]
  *
  * A token's tile is 512 bytes of BF16 values in a pitch of 528, so that the eight rows a fragment needs lie in different banks.
  *
@@ -124,6 +124,6 @@ __device__ __forceinline__ uint32_t token_offset(int t, int n, int lane)
 }
 
 /* The computing warps among themselves. */
-__device__ __forceinline__ void strip_sync() { asm volatile("bar.sync 1, 128;" ::: "memory"); }
+__device__ __forceinline__ void strip_sync() { asm volatile("bar.sync 1, %0;" ::"n"(STRIP_WARPS * 32) : "memory"); }
 
 #endif
