@@ -23,12 +23,8 @@ static void make_main_x(mdl_runner *r, int32_t n_rows)
     r->ops->attn_in(r->dev, &(ops_attn_in_args){.n_rows = n_rows,
                                                .hidden = c->draft.n_taps * c->hidden,
                                                .q_lora = c->hidden,
-                                               .head_dim = c->head_dim,
-                                               .rope_dim = c->rope_dim,
                                                .norm_eps = c->norm_eps,
                                                .u = r->b.taps,
-                                               .pos = r->b.pos,
-                                               .rope = r->rope_plain,
                                                .wq_a = &r->w.draft.main_proj,
                                                .q_norm = r->w.draft.main_norm,
                                                .qr = r->b.main_x});
@@ -43,7 +39,6 @@ static void write_context(mdl_runner *r, int32_t n_rows, int32_t n_items)
         const mdl_layer_weights *const w = &r->w.draft.stages[s];
         r->ops->attn_in(r->dev, &(ops_attn_in_args){.n_rows = n_rows,
                                                    .hidden = c->hidden,
-                                                   .q_lora = c->q_lora,
                                                    .head_dim = c->head_dim,
                                                    .rope_dim = c->rope_dim,
                                                    .norm_eps = c->norm_eps,
@@ -98,66 +93,12 @@ static void trace_stage(mdl_runner *r, int32_t stage, const char *name, di_dtype
     mdl_trace_send(r, -1, full, dtype, data, n_dims, (int64_t)r->n_blocks * r->c->draft.block_size, d1, d2);
 }
 
-static void seam(mdl_runner *r, int32_t n_rows, const mdl_mhc_weights *hc, const float *norm, const float *pre_in, float *pre, bf16 *u)
-{
-    r->ops->seam_open(r->dev, &(ops_seam_open_args){.n_rows = n_rows,
-                                                   .hc = r->c->hc,
-                                                   .hidden = r->c->hidden,
-                                                   .iters = r->c->hc_iters,
-                                                   .hc_eps = r->c->hc_eps,
-                                                   .norm_eps = r->c->norm_eps,
-                                                   .x = r->b.x,
-                                                   .pre_in = pre_in,
-                                                   .fn = hc != NULL ? &hc->fn : NULL,
-                                                   .base = hc != NULL ? hc->base : NULL,
-                                                   .scale = hc != NULL ? hc->scale : NULL,
-                                                   .norm = norm,
-                                                   .pre = pre,
-                                                   .post = r->b.post,
-                                                   .comb = r->b.comb,
-                                                   .u = u});
-}
-
-static void close_seam(mdl_runner *r, int32_t n_rows)
-{
-    r->ops->seam_close(r->dev, &(ops_seam_close_args){.n_rows = n_rows,
-                                                     .hc = r->c->hc,
-                                                     .hidden = r->c->hidden,
-                                                     .y = r->b.y,
-                                                     .post = r->b.post,
-                                                     .comb = r->b.comb,
-                                                     .x = r->b.x});
-}
-
 static void block_attention(mdl_runner *r, int32_t n_rows, int32_t stage)
 {
     const mdl_config *const c = r->c;
     const mdl_layer_weights *const w = &r->w.draft.stages[stage];
-    r->ops->attn_in(r->dev, &(ops_attn_in_args){.n_rows = n_rows,
-                                               .hidden = c->hidden,
-                                               .q_lora = c->q_lora,
-                                               .head_dim = c->head_dim,
-                                               .rope_dim = c->rope_dim,
-                                               .norm_eps = c->norm_eps,
-                                               .u = r->b.u,
-                                               .pos = r->b.pos,
-                                               .rope = r->rope_plain,
-                                               .wq_a = &w->wq_a,
-                                               .q_norm = w->q_norm,
-                                               .wkv = &w->wkv,
-                                               .kv_norm = w->kv_norm,
-                                               .qr = r->b.qr,
-                                               .kv = r->b.kv});
-    r->ops->query(r->dev, &(ops_query_args){.n_rows = n_rows,
-                                           .q_lora = c->q_lora,
-                                           .n_heads = c->n_heads,
-                                           .head_dim = c->head_dim,
-                                           .rope_dim = c->rope_dim,
-                                           .qr = r->b.qr,
-                                           .pos = r->b.pos,
-                                           .rope = r->rope_plain,
-                                           .wq_b = &w->wq_b,
-                                           .q = r->b.q});
+    mdl_block_attn_in(r, n_rows, w, r->rope_plain);
+    mdl_block_query(r, n_rows, w, r->rope_plain);
     r->ops->draft_attend(r->dev, &(ops_draft_attend_args){.n_seqs = r->n_blocks,
                                                          .seqs = r->seqs,
                                                          .n_heads = c->n_heads,
@@ -172,59 +113,28 @@ static void block_attention(mdl_runner *r, int32_t n_rows, int32_t stage)
                                                          .sink = w->attn_sink,
                                                          .rope = r->rope_plain,
                                                          .o = r->b.o});
-    r->ops->attn_out(r->dev, &(ops_attn_out_args){.n_rows = n_rows,
-                                                 .n_groups = c->o_groups,
-                                                 .group_in = c->n_heads * c->head_dim / c->o_groups,
-                                                 .o_lora = c->o_lora,
-                                                 .hidden = c->hidden,
-                                                 .o = r->b.o,
-                                                 .wo_a = &w->wo_a,
-                                                 .wo_b = &w->wo_b,
-                                                 .low = r->b.low,
-                                                 .y = r->b.y});
+    mdl_block_attn_out(r, n_rows, w);
 }
 
-/* Drafts are text, also behind images: never bias_vl. */
+/* Drafts are text, also behind images: is_text is 1 in every row, and bias_vl never used. */
 static void block_experts(mdl_runner *r, int32_t n_rows, int32_t stage)
 {
-    const mdl_config *const c = r->c;
+    const int32_t n_active = r->c->draft.n_active_experts;
     const mdl_layer_weights *const w = &r->w.draft.stages[stage];
-    r->ops->router(r->dev, &(ops_router_args){.n_rows = n_rows,
-                                             .hidden = c->hidden,
-                                             .n_experts = c->draft.n_experts,
-                                             .n_active = c->draft.n_active_experts,
-                                             .routed_scale = c->routed_scale,
-                                             .u = r->b.u,
-                                             .is_text = r->b.is_text,
-                                             .gate = &w->gate,
-                                             .bias = w->gate_bias,
-                                             .bias_vl = w->gate_bias_vl,
-                                             .ids = r->b.expert_ids,
-                                             .weights = r->b.expert_weights});
-    trace_stage(r, stage, "router_ids", DI_I32, r->b.expert_ids, 2, c->draft.n_active_experts, 0);
-    r->ops->experts(r->dev, &(ops_experts_args){.n_rows = n_rows,
-                                               .hidden = c->hidden,
-                                               .inter = c->moe_inter,
-                                               .n_experts = c->draft.n_experts,
-                                               .n_active = c->draft.n_active_experts,
-                                               .swiglu_limit = c->swiglu_limit,
-                                               .u = r->b.u,
-                                               .ids = r->b.expert_ids,
-                                               .weights = r->b.expert_weights,
-                                               .experts = r->draft_experts[stage],
-                                               .shared = {.w1 = &w->shared.w1, .w2 = &w->shared.w2, .w3 = &w->shared.w3},
-                                               .y = r->b.y});
+    mdl_block_router(r, n_rows, w, n_active);
+    trace_stage(r, stage, "router_ids", DI_I32, r->b.expert_ids, 2, n_active, 0);
+    mdl_block_experts(r, n_rows, w, r->draft_experts[stage], n_active);
 }
 
 static void block_stage(mdl_runner *r, int32_t n_rows, int32_t stage)
 {
     const mdl_layer_weights *const w = &r->w.draft.stages[stage];
-    seam(r, n_rows, &w->hc_attn, w->attn_norm, r->b.pre, r->b.site_pre, r->b.u);
+    mdl_block_seam_open(r, n_rows, &w->hc_attn, w->attn_norm, r->b.pre, r->b.site_pre, r->b.u);
     block_attention(r, n_rows, stage);
-    close_seam(r, n_rows);
-    seam(r, n_rows, &w->hc_ffn, w->ffn_norm, r->b.site_pre, r->b.pre, r->b.u);
+    mdl_block_seam_close(r, n_rows);
+    mdl_block_seam_open(r, n_rows, &w->hc_ffn, w->ffn_norm, r->b.site_pre, r->b.pre, r->b.u);
     block_experts(r, n_rows, stage);
-    close_seam(r, n_rows);
+    mdl_block_seam_close(r, n_rows);
     trace_stage(r, stage, "x_out", DI_BF16, r->b.x, 3, r->c->hc, r->c->hidden);
 }
 
@@ -284,9 +194,9 @@ di_status mdl_draft_begin(mdl_runner *r, const mdl_seq *const *seqs, const int32
     for (int32_t s = 0; s < c->draft.n_stages; s++) {
         block_stage(r, rows, s);
     }
-    seam(r, rows, NULL, NULL, r->b.pre, NULL, r->b.head_hidden);
+    mdl_block_seam_open(r, rows, NULL, NULL, r->b.pre, NULL, r->b.head_hidden);
     mdl_trace_send(r, -1, "head_hidden", DI_BF16, r->b.head_hidden, 2, rows, c->hidden, 0);
-    seam(r, rows, NULL, r->w.draft.norm, r->b.pre, NULL, r->b.u);
+    mdl_block_seam_open(r, rows, NULL, r->w.draft.norm, r->b.pre, NULL, r->b.u);
     r->ops->head(r->dev, &(ops_head_args){.n_rows = rows, .hidden = c->hidden, .head = &r->w.head, .h = r->b.u, .logits = r->b.logits});
     mdl_trace_send(r, -1, "base_logits", DI_F32, r->b.logits, 2, rows, c->vocab, 0);
     status = r->ops->sync(r->dev, err);

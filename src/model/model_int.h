@@ -87,6 +87,25 @@ struct mdl_runner {
     bool failed;      /* an allocation inside the pass failed */
 };
 
+/* Stages of a block over the rows in the runner's buffers, for layers of the backbone and stages of the draft (mdl_block.c). Names and
+ * sections: model.md 3.3-3.10. */
+
+/* (pre, post, comb) = mhc_coeffs(X); u = rmsnorm(collapse(X, pre_in)). hc == NULL: the collapse alone; norm == NULL: without the norm. */
+void mdl_block_seam_open(mdl_runner *r, int32_t n_rows, const mdl_mhc_weights *hc, const float *norm, const float *pre_in, float *pre,
+                         bf16 *u);
+/* X = mhc_expand(y, X, post, comb). */
+void mdl_block_seam_close(mdl_runner *r, int32_t n_rows);
+/* qr = rmsnorm(GEMM_q(u, wq_a)); kv = Q8(rope(rmsnorm(GEMM_q(u, wkv)))). */
+void mdl_block_attn_in(mdl_runner *r, int32_t n_rows, const mdl_layer_weights *w, const float *rope);
+/* q = rope(GEMM_q(qr, wq_b)). */
+void mdl_block_query(mdl_runner *r, int32_t n_rows, const mdl_layer_weights *w, const float *rope);
+/* y = the output projection of o. */
+void mdl_block_attn_out(mdl_runner *r, int32_t n_rows, const mdl_layer_weights *w);
+/* Which experts, and how much of each. */
+void mdl_block_router(mdl_runner *r, int32_t n_rows, const mdl_layer_weights *w, int32_t n_active);
+/* y = the chosen experts and the shared one of u. experts [w->n_experts] as the stages take them. */
+void mdl_block_experts(mdl_runner *r, int32_t n_rows, const mdl_layer_weights *w, const ops_expert *experts, int32_t n_active);
+
 /* Takes a tap where layer `layer` has one, and behind the last makes the draft's context of the rows that are in the batch. */
 void mdl_draft_tap(mdl_runner *r, int32_t layer, int32_t n_rows, int32_t n_items);
 /* Sends the draft's rings to the trace. */

@@ -103,7 +103,8 @@ typedef struct ops_engram_args {
 /* --- Attention -------------------------------------------------------------------------------------------------------- */
 
 /* Low-rank query and window KV of each row (model.md 3.7):
- * qr = rmsnorm(GEMM_q(u, wq_a)); kv = Q8(rope(rmsnorm(GEMM_q(u, wkv)))). Either of the two is left out when its matrix is NULL. */
+ * qr = rmsnorm(GEMM_q(u, wq_a)); kv = Q8(rope(rmsnorm(GEMM_q(u, wkv)))). Either of the two is left out when its matrix
+ * is NULL; then nothing else of it is read. */
 typedef struct ops_attn_in_args {
     int32_t n_rows;
     int32_t hidden;
