@@ -1,11 +1,11 @@
 /* Bounded replay behind a prefix hit (dspark.md 4.2): an approximation that is a function of the hit alone. Without a hit, and with one
  * that is no longer than the window, it is exact; chunks and threads change nothing; no snapshots are kept; exact engines are not touched. */
+#include "engine/eng_model.h"
 #include "support/unit.h"
 
 #include <deepinfer/engine.h>
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -118,13 +118,9 @@ static void other_values_are_refused(void **state)
 
 static int open_model(void **state)
 {
-    char path[1024];
     uint64_t seed = 4;
     (void)state;
-    (void)snprintf(path, sizeof path, "%s/models/demo", getenv("DI_SOURCE_DIR"));
-    if (di_model_open(path, NULL, &model, NULL) != DI_OK) {
-        return -1;
-    }
+    model = eng_model_open("models/demo");
     di_model_get_info(model, &info);
     for (size_t i = 0; i < MAX_PROMPT; i++) {
         prompt[i] = (int32_t)(3 + unit_random(&seed) % (uint64_t)(info.vocab_size - 3));

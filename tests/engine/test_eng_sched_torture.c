@@ -2,6 +2,7 @@
  * call, or an event that says so; nothing leaks, nothing crashes, and the KV store is as before. The ids come from a script: what the
  * executor's thread does allocates nothing.
  * ctest: timeout=240 wrap=malloc,calloc,realloc,strdup,aligned_alloc,free */
+#include "engine/eng_model.h"
 #include "support/torture.h"
 
 #include <deepinfer/scheduler.h>
@@ -96,10 +97,9 @@ static void every_allocation(void **state)
 
 static int open_model(void **state)
 {
-    char path[1024];
     (void)state;
-    (void)snprintf(path, sizeof path, "%s/tests/data/model/t6", getenv("DI_SOURCE_DIR"));
-    return di_model_open(path, NULL, &model, NULL) == DI_OK ? 0 : -1;
+    model = eng_model_open("tests/data/model/t6");
+    return 0;
 }
 
 static int close_model(void **state)

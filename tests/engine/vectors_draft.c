@@ -3,6 +3,7 @@
  * reference where two tokens are about equally likely counts as not alike). Every fourth prompt; all of them with DI_ALL_PROMPTS set.
  * ctest: serial timeout=1200 */
 #include "core/core.h"
+#include "engine/eng_model.h"
 #include "support/unit.h"
 
 #include <deepinfer/scheduler.h>
@@ -106,14 +107,10 @@ static void one_line(di_scheduler *s, talk *t, const char *line, size_t size, su
 
 static di_scheduler *open_scheduler(talk *t, di_model **model, di_engine **engine)
 {
-    char path[1024];
     di_error err;
     di_scheduler *s = NULL;
-    (void)snprintf(path, sizeof path, "%s/models/demo", getenv("DI_SOURCE_DIR"));
-    di_status status = di_model_open(path, NULL, model, &err);
-    if (status == DI_OK) {
-        status = di_engine_open(*model, &(di_engine_options){.draft = true}, engine, &err);
-    }
+    *model = eng_model_open("models/demo");
+    di_status status = di_engine_open(*model, &(di_engine_options){.draft = true}, engine, &err);
     if (status == DI_OK) {
         status = di_scheduler_new(*engine, &(di_scheduler_options){.on_events = on_events, .user = t}, &s, &err);
     }
