@@ -184,24 +184,17 @@ static di_status check_length(chat_reading *r, const char *path, size_t n, di_er
 
 static di_status echo_prompt(const chat_reading *r, const js_value *value, int32_t i, const int32_t *ids, size_t n, di_error *err)
 {
-    const di_tokenizer *const tokenizer = r->call->service->tokenizer;
+    char *decoded;
     size_t size;
     if (js_kind_of(value) == JS_STRING) {
         const char *const text = js_string(value, &size);
         return chat_completion_set_prompt(r->call->writer, i, text, size, err);
     }
-    di_status status = di_tokenizer_decode(tokenizer, ids, n, 0, NULL, 0, &size, err);
-    char *const text = status == DI_OK ? malloc(size + 1) : NULL;
-    if (status == DI_OK && text == NULL) {
-        status = err_memory(err, "echo of a prompt", size);
-    }
+    di_status status = chat_decode_ids(r->call->service, ids, n, &decoded, &size, err);
     if (status == DI_OK) {
-        status = di_tokenizer_decode(tokenizer, ids, n, 0, text, size, &size, err);
+        status = chat_completion_set_prompt(r->call->writer, i, decoded, size, err);
+        free(decoded);
     }
-    if (status == DI_OK) {
-        status = chat_completion_set_prompt(r->call->writer, i, text, size, err);
-    }
-    free(text);
     return status;
 }
 

@@ -323,6 +323,8 @@ di_status chat_read_request(const di_service *s, di_protocol protocol, const cha
 /* Encodes the request's prompt into the scratch. */
 di_status chat_encode_request(const di_request *request, chat_scratch *scratch, size_t *n_ids, di_error *err);
 di_status chat_encode_text(const di_service *s, const char *text, size_t n, chat_scratch *scratch, size_t *n_ids, di_error *err);
+/* The text of ids [n], malloc'ed. */
+di_status chat_decode_ids(const di_service *s, const int32_t *ids, size_t n, char **text, size_t *n_text, di_error *err);
 /* Arrays for n_tasks prompts with n choices each. */
 di_status chat_call_alloc(di_call *c, size_t n_tasks, int32_t n, di_error *err);
 /* The next task's prompt, copied. */

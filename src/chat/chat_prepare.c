@@ -70,6 +70,26 @@ di_status chat_encode_text(const di_service *s, const char *text, size_t n, chat
     return di_tokenizer_encode(s->tokenizer, text, n, DI_ENCODE_SPECIAL, scratch->ids, scratch->capacity, n_ids, err);
 }
 
+di_status chat_decode_ids(const di_service *s, const int32_t *ids, size_t n, char **text, size_t *n_text, di_error *err)
+{
+    size_t size = 0;
+    di_status status = di_tokenizer_decode(s->tokenizer, ids, n, 0, NULL, 0, &size, err);
+    char *const out = status == DI_OK ? malloc(size + 1) : NULL;
+    if (status == DI_OK && out == NULL) {
+        status = err_memory(err, "text of tokens", size);
+    }
+    if (status == DI_OK) {
+        status = di_tokenizer_decode(s->tokenizer, ids, n, 0, out, size, &size, err);
+    }
+    if (status != DI_OK) {
+        free(out);
+        return status;
+    }
+    *text = out;
+    *n_text = size;
+    return DI_OK;
+}
+
 di_status chat_call_alloc(di_call *c, size_t n_tasks, int32_t n, di_error *err)
 {
     const size_t n_choices = n_tasks * (size_t)n; /* both bounded by CHAT_MAX_CHOICES */

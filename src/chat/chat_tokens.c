@@ -94,23 +94,16 @@ di_status chat_tokenize(di_call *c, chat_scratch *scratch, di_error *err)
 
 static di_status write_text(di_call *c, const int32_t *ids, size_t n, di_error *err)
 {
-    size_t n_text = 0;
-    const di_tokenizer *const tokenizer = c->service->tokenizer;
-    di_status status = di_tokenizer_decode(tokenizer, ids, n, 0, NULL, 0, &n_text, err);
-    char *const text = status == DI_OK ? malloc(n_text + 1) : NULL;
-    if (status == DI_OK && text == NULL) {
-        status = err_memory(err, "text", n_text);
-    }
-    if (status == DI_OK) {
-        status = di_tokenizer_decode(tokenizer, ids, n, 0, text, n_text, &n_text, err);
-    }
+    char *text;
+    size_t n_text;
+    di_status status = chat_decode_ids(c->service, ids, n, &text, &n_text, err);
     if (status == DI_OK) {
         buf_puts(&c->staged, "{\"prompt\":");
         buf_json_string(&c->staged, text, n_text);
         buf_puts(&c->staged, "}");
         status = staged(c, err);
+        free(text);
     }
-    free(text);
     return status;
 }
 
