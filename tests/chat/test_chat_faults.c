@@ -2,19 +2,9 @@
  * defined status, nothing of it is left, and the next one is answered as if nothing had been.
  * ctest: wrap=malloc,calloc,realloc,strdup,aligned_alloc timeout=120 */
 #include "chat_support.h"
+#include "support/refuse.h"
 
 #include <stdio.h>
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *old, size_t size);
-char *__real_strdup(const char *text);
-void *__real_aligned_alloc(size_t alignment, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *old, size_t size);
-char *__wrap_strdup(const char *text);
-void *__wrap_aligned_alloc(size_t alignment, size_t size);
 
 static _Atomic long left = -1; /* allocations until one fails; below 0: none will */
 static _Atomic bool failed;
@@ -30,31 +20,6 @@ static bool refuse(void)
     }
     atomic_store(&failed, true);
     return true;
-}
-
-void *__wrap_malloc(size_t size)
-{
-    return refuse() ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    return refuse() ? NULL : __real_calloc(n, size);
-}
-
-void *__wrap_realloc(void *old, size_t size)
-{
-    return refuse() ? NULL : __real_realloc(old, size);
-}
-
-char *__wrap_strdup(const char *text)
-{
-    return refuse() ? NULL : __real_strdup(text);
-}
-
-void *__wrap_aligned_alloc(size_t alignment, size_t size)
-{
-    return refuse() ? NULL : __real_aligned_alloc(alignment, size);
 }
 
 static held_script script;

@@ -8,13 +8,10 @@ import json
 import anthropic
 import pytest
 
-from serve import CAIRO, DEMO, EGYPT, MODEL, ROOT, Server, command, evaluation
+from serve import CAIRO, DEMO, EGYPT, MODEL, PIXEL, PRODUCT, ROOT, SOLVED, STORY, Server, command, evaluation
 
 FUNCTIONS = [tool["function"] for tool in json.loads((ROOT / "examples" / "tools" / "tools.json").read_text())]
 TOOLS = [{"name": f["name"], "description": f["description"], "input_schema": f["parameters"]} for f in FUNCTIONS]
-PRODUCT, SOLVED = "Use the calculator: 4737 * 9873", "4737 * 9873 = 46768401."
-STORY = "Continue the story: Jack walked into the village and saw a rabbit."
-PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 GREEDY = {"thinking": {"type": "disabled"}, "extra_body": {"temperature": 0}, "max_tokens": 256, "model": MODEL}
 
 

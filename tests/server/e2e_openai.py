@@ -9,13 +9,11 @@ import math
 import openai
 import pytest
 
-from serve import CAIRO, DEMO, EGYPT, MODEL, QUIET, ROOT, Server, command, evaluation
+from serve import CAIRO, DEMO, EGYPT, MODEL, PIXEL, PRODUCT, QUIET, ROOT, SOLVED, STORY, Server, command, evaluation
 
 TOOLS = json.loads((ROOT / "examples" / "tools" / "tools.json").read_text())
 FLAT_TOOLS = [{"type": "function", **tool["function"]} for tool in TOOLS]
-PRODUCT, SOLVED = "Use the calculator: 4737 * 9873", "4737 * 9873 = 46768401."
-STORY = "Continue the story: Jack walked into the village and saw a rabbit."
-PIXEL = ("data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
+PIXEL_URL = "data:image/png;base64," + PIXEL
 GREEDY = {"temperature": 0, "extra_body": QUIET}
 
 
@@ -166,13 +164,13 @@ def test_the_second_turn_finds_the_first_in_the_cache(client):
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_images_are_refused(client, stream):
-    content = [{"type": "text", "text": "What is this?"}, {"type": "image_url", "image_url": {"url": PIXEL}}]
+    content = [{"type": "text", "text": "What is this?"}, {"type": "image_url", "image_url": {"url": PIXEL_URL}}]
     with pytest.raises(openai.BadRequestError, match=r"(?i)image.*not supported") as caught:
         client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": content}], stream=stream, **GREEDY)
     assert "messages[0]" in caught.value.message
     with pytest.raises(openai.BadRequestError, match=r"(?i)image.*not supported"):
         client.responses.create(model=MODEL, stream=stream, input=[
-            {"role": "user", "content": [{"type": "input_image", "image_url": PIXEL, "detail": "auto"}]}])
+            {"role": "user", "content": [{"type": "input_image", "image_url": PIXEL_URL, "detail": "auto"}]}])
 
 
 def test_choices_are_the_seeds_one_by_one(client):

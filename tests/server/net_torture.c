@@ -1,8 +1,9 @@
 /* net_torture.c - memory that ends while a request is admitted and answered: for each allocation of ours in turn, on whichever thread,
  * the request gets an answer or a closed connection, and the next one is served as ever.
  *
- * ctest: wrap=malloc,calloc,realloc,strdup */
+ * ctest: wrap=malloc,calloc,realloc,strdup,aligned_alloc */
 #include "rig.h"
+#include "support/refuse.h"
 #include "support/unit.h"
 
 #include <pthread.h>
@@ -10,15 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *old, size_t size);
-char *__real_strdup(const char *text);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *old, size_t size);
-char *__wrap_strdup(const char *text);
 
 /* Allocations that still succeed; negative = all do. The test's own thread is not concerned. */
 static _Atomic long left = -1;
@@ -37,26 +29,6 @@ static bool refuse(void)
         atomic_fetch_add(&failed, 1);
     }
     return now == 0;
-}
-
-void *__wrap_malloc(size_t size)
-{
-    return refuse() ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    return refuse() ? NULL : __real_calloc(n, size);
-}
-
-void *__wrap_realloc(void *old, size_t size)
-{
-    return refuse() ? NULL : __real_realloc(old, size);
-}
-
-char *__wrap_strdup(const char *text)
-{
-    return refuse() ? NULL : __real_strdup(text);
 }
 
 static void request_while_memory_ends(const rig *g, const char *request, size_t n)

@@ -31,6 +31,9 @@ CHAT, RESPONSES, MESSAGES, COMPLETIONS = "/v1/chat/completions", "/v1/responses"
 QUIET = {"thinking": {"type": "disabled"}}  # Chat and Messages; Responses: {"reasoning": {"effort": "none"}}
 CAIRO = "Which country has Cairo as its capital?"
 EGYPT = "Cairo is the capital of Egypt."
+PRODUCT, SOLVED = "Use the calculator: 4737 * 9873", "4737 * 9873 = 46768401."
+STORY = "Continue the story: Jack walked into the village and saw a rabbit."
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="  # PNG in base64
 
 LIBC = ctypes.CDLL(None)
 
