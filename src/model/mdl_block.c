@@ -1,6 +1,7 @@
-/* mdl_block.c - the stages that a block of the backbone and one of the draft have alike (model.md 3.3-3.10, dspark.md 1.6): the arguments are
- * put together here once, from the configuration, the runner's buffers and the block's weights. What differs stays with the caller: what
- * attention sees, which rows go on, what is traced. */
+/* mdl_block.c - the stages that a block of the backbone and one of the draft have alike (model.md 3.3-3.10, dspark.md 1.6).
+ *
+ * Their arguments are put together here once, from the configuration, the runner's buffers and the block's weights. What differs stays
+ * with the caller: what attention sees, which rows go on, what is traced. */
 #include "model/model_int.h"
 
 void mdl_block_seam_open(mdl_runner *r, int32_t n_rows, const mdl_mhc_weights *hc, const float *norm, const float *pre_in, float *pre,
