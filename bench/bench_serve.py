@@ -102,7 +102,7 @@ class Client:
 def short_questions(n):
     """Requests with short answers, of all APIs in turn."""
     rows = [row for task in ("arith/addsub", "arith/compare", "arith/units", "fact", "chat") for row in serve.evaluation(task, 0.3)]
-    texts = list(dict.fromkeys(row["request"]["messages"][-1]["content"] for row in rows if len(row["prompt_ids"]) < 30))
+    texts = list(dict.fromkeys(row["request"]["messages"][-1]["content"] for row in rows if len(row["prompt_ids"]) < 50))
     assert len(texts) >= n
     names = list(APIS)
     return [(names[i % 3], serve.question(APIS[names[i % 3]], text, temperature=0, max_tokens=6)) for i, text in enumerate(texts[:n])]
