@@ -20,7 +20,7 @@ void serve_options_init(serve_options *o)
         .header_seconds = 60,
         .body_seconds = 120,
         .idle_seconds = 60,
-        .keep_alive_seconds = 5,
+        .keep_alive_seconds = 15,
         .drain_seconds = 30,
     };
 }
@@ -51,7 +51,7 @@ static void add_port_options(cli_parser *p, serve_options *o)
 {
     cli_add_string(p, "host", "ADDRESS", &o->host, "numeric address to serve on (127.0.0.1)");
     cli_add_int(p, "port", "N", &o->port, 0, 65535, "port (8000); 0 = a free one");
-    cli_add_int(p, "http-threads", "N", &o->http_threads, 0, 256, "threads that read and write connections; 0 = 2");
+    cli_add_int(p, "http-threads", "N", &o->http_threads, 0, 256, "threads that read and write connections; 0 = 16");
     cli_add_string(p, "tls-cert", "FILE", &o->tls_cert, "certificate chain in PEM: serve HTTPS");
     cli_add_string(p, "tls-key", "FILE", &o->tls_key, "its key in PEM");
     cli_add_string(p, "admin-host", "ADDRESS", &o->admin_host, "address of the admin API (127.0.0.1)");
@@ -83,7 +83,7 @@ static void add_limit_options(cli_parser *p, serve_options *o)
     cli_add_real(p, "idle-seconds", "S", &o->idle_seconds, 1, MOST_SECONDS, "a connection on which nothing moves is closed (60)");
     cli_add_real(p, "queue-seconds", "S", &o->queue_seconds, 0, MOST_SECONDS, "a request must have begun by then; 0 = no limit");
     cli_add_real(p, "call-seconds", "S", &o->call_seconds, 0, MOST_SECONDS, "a request must have ended by then; 0 = no limit");
-    cli_add_real(p, "keep-alive-seconds", "S", &o->keep_alive_seconds, 0.01, 3600, "between signs of life in a silent stream (5)");
+    cli_add_real(p, "keep-alive-seconds", "S", &o->keep_alive_seconds, 0.01, 3600, "between signs of life in a silent stream (15)");
     cli_add_real(p, "drain-seconds", "S", &o->drain_seconds, 0, MOST_SECONDS, "behind SIGTERM requests may go on so long (30)");
 }
 

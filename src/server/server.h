@@ -19,7 +19,7 @@ typedef struct srv_server srv_server;
 typedef struct srv_options {
     const char *host;       /* numeric address to bind; NULL = "127.0.0.1" */
     int32_t port;           /* 0 = a free one */
-    int32_t threads;        /* that read and write connections; 0 = 2 */
+    int32_t threads;        /* that read and write connections; 0 = 16: one that wakes costs a walk over all that its thread lets sleep */
     const char *tls_cert;   /* PEM files, both or none; the admin API speaks plain HTTP */
     const char *tls_key;
     bool admin;             /* the admin API is served, on a port of its own */
@@ -45,7 +45,7 @@ typedef struct srv_options {
     int32_t idle_timeout;     /* a connection on which nothing moves; 0 = 60 s */
     int64_t queue_timeout;    /* a call that has not begun (503); 0 = no limit */
     int64_t call_timeout;     /* a call that has not ended (504, or an error event); 0 = no limit */
-    int32_t keep_alive;       /* between signs of life in a stream on which nothing comes; 0 = 5 s */
+    int32_t keep_alive;       /* between signs of life in a stream on which nothing comes; 0 = 15 s, as the HTML standard advises */
 
     const char *access_log;    /* file, or "-" = standard error; NULL = none. A line of JSON for each request */
     const char *otlp_endpoint; /* "http://host:4318/v1/traces"; NULL = no traces */

@@ -100,7 +100,7 @@ typedef struct srv_watch {
     uint32_t n_slots;
     uint32_t n_used;
     uint32_t first_free;
-    uint32_t next_scan; /* where the next look for due signs of life begins */
+    uint32_t next_scan; /* slot where the next step of the walk begins */
 } srv_watch;
 
 struct srv_server {

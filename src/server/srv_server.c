@@ -57,12 +57,12 @@ static di_status check_options(srv_options *o, di_error *err)
     o->admin_host = o->admin_host != NULL ? o->admin_host : "127.0.0.1";
     o->max_body_bytes = o->max_body_bytes > 0 ? o->max_body_bytes : 32 * MIB;
     o->max_body_memory = o->max_body_memory > 0 ? o->max_body_memory : 1024 * MIB;
-    set_default(&o->threads, 2);
+    set_default(&o->threads, 16);
     set_default(&o->max_header_bytes, 16384);
     set_default(&o->header_timeout, 60000);
     set_default(&o->body_timeout, 120000);
     set_default(&o->idle_timeout, 60000);
-    set_default(&o->keep_alive, 5000);
+    set_default(&o->keep_alive, 15000);
     if (o->port < 0 || o->port > 65535 || o->admin_port < 0 || o->admin_port > 65535) {
         return err_set(err, DI_E_ARGUMENT, "a port is a number from 0 to 65535");
     }

@@ -5,7 +5,8 @@
  * side has left as well: none that speaks these APIs does that. An event names a slot and the generation of its connection, so one that
  * was under way while the connection went is recognised. A call is cancelled at once; a connection without one is the library's to close,
  * but it overlooks an end that comes together with data, so the walk sees to it. That walk over all slots, some times a second, also
- * finds what is due: with ten thousand connections it takes a millisecond, and no list has to be kept in order. */
+ * finds what is due, so that no list has to be kept in order. With many connections it goes in small steps: a burst of signs of life
+ * would hold up the tokens of those who are served. */
 #include "server/srv_int.h"
 
 #include "core/arith.h"
@@ -22,7 +23,7 @@
 
 #define NO_SLOT UINT32_MAX
 #define WAKE_EVENT UINT64_MAX
-enum { MAX_EVENTS = 256, MIN_TICK_MS = 10, MAX_TICK_MS = 250, MIN_SIGNS_A_TICK = 16, STUCK_MS = 1000 };
+enum { MAX_EVENTS = 256, MIN_TICK_MS = 10, MAX_TICK_MS = 250, MIN_STEP_MS = 2, SLOTS_A_STEP = 64, MIN_SIGNS_A_STEP = 2, STUCK_MS = 1000 };
 
 /* --- Connections and their requests ---------------------------------------------------------------------------------------- */
 
@@ -246,26 +247,35 @@ static void look_at(srv_server *server, const srv_conn *conn, int64_t now, uint3
     }
 }
 
-/* Signs of life of many streams are spread over the ticks, so that a burst of them holds up nobody's tokens. */
-static void look_at_all(srv_server *server)
+/* The walk takes a tick, in so many steps of as many slots. */
+static int steps_of(const srv_watch *w)
+{
+    const int wanted = 1 + (int)(w->n_used / SLOTS_A_STEP);
+    const int most = w->tick_ms / MIN_STEP_MS;
+    return wanted < most ? wanted : most;
+}
+
+/* One step of the walk; milliseconds to the next. No more signs of life than twice what keeps all streams alive: those that began
+ * together are apart after a while, and the rest is found by the next walk. */
+static int look_at_some(srv_server *server)
 {
     srv_watch *const w = &server->watch;
     const int64_t now = clock_now_ns();
     pthread_mutex_lock(&w->lock);
     const uint32_t n = w->n_used;
-    const uint32_t share = (uint32_t)((int64_t)n * 2 * w->tick_ms / server->options.keep_alive);
-    uint32_t signs_left = share > MIN_SIGNS_A_TICK ? share : MIN_SIGNS_A_TICK;
-    for (uint32_t i = 0; i < n; i++) {
-        const uint32_t slot = (w->next_scan + i) % n;
-        const uint32_t before = signs_left;
-        if (w->slots[slot].conn != NULL) {
-            look_at(server, w->slots[slot].conn, now, &signs_left);
+    const int n_steps = steps_of(w);
+    const int pause = w->tick_ms / n_steps;
+    const uint32_t share = (uint32_t)((int64_t)n * 2 * pause / server->options.keep_alive);
+    uint32_t signs_left = share > MIN_SIGNS_A_STEP ? share : MIN_SIGNS_A_STEP;
+    for (uint32_t left = (n + (uint32_t)n_steps - 1) / (uint32_t)n_steps; left > 0; left--) {
+        w->next_scan = w->next_scan < n ? w->next_scan : 0;
+        if (w->slots[w->next_scan].conn != NULL) {
+            look_at(server, w->slots[w->next_scan].conn, now, &signs_left);
         }
-        if (before > 0 && signs_left == 0) {
-            w->next_scan = slot + 1;
-        }
+        w->next_scan++;
     }
     pthread_mutex_unlock(&w->lock);
+    return pause;
 }
 
 /* --- The thread --------------------------------------------------------------------------------------------------------------- */
@@ -283,17 +293,18 @@ static void *run(void *arg)
     srv_server *const server = arg;
     srv_watch *const w = &server->watch;
     int64_t last_look = clock_now_ns();
+    int pause = w->tick_ms;
     while (!must_stop(w)) {
         struct epoll_event events[MAX_EVENTS];
-        const int n = epoll_wait(w->epoll_fd, events, MAX_EVENTS, w->tick_ms);
+        const int n = epoll_wait(w->epoll_fd, events, MAX_EVENTS, pause);
         for (int i = 0; i < n; i++) {
             if (events[i].data.u64 != WAKE_EVENT) {
                 on_hang_up(server, events[i].data.u64);
             }
         }
-        if (is_older(clock_now_ns(), last_look, w->tick_ms - 1)) {
+        if (is_older(clock_now_ns(), last_look, pause - 1)) {
             last_look = clock_now_ns();
-            look_at_all(server);
+            pause = look_at_some(server);
         }
     }
     return NULL;
