@@ -46,13 +46,14 @@ endif()
 # Suffix of a file name -> flags of that file. The processor check in front of it must ask for all of them.
 set(di_isa_avx2 -mavx2 -mfma -mbmi -mbmi2 -mlzcnt -mpopcnt -mf16c)
 set(di_isa_avx512 ${di_isa_avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)
-set(di_isa_vnni ${di_isa_avx512} -mavx512vnni -mavx512vbmi -mavx512bf16)
-set(di_isa_amx ${di_isa_vnni} -mamx-tile -mamx-int8 -mamx-bf16)
+set(di_isa_vnni ${di_isa_avx512} -mavx512vnni)
+set(di_isa_gfni ${di_isa_avx512} -mgfni)
+set(di_isa_amx ${di_isa_vnni} -mavx512vbmi -mavx512bf16 -mamx-tile -mamx-int8 -mamx-bf16)
 
 function(di_isa_flags)
     foreach(file ${ARGN})
         # The name is matched last: each MATCHES sets CMAKE_MATCH_1 anew.
-        if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND file MATCHES "_(avx2|avx512|vnni|amx)\\.c$")
+        if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND file MATCHES "_(avx2|avx512|vnni|gfni|amx)\\.c$")
             set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS "${di_isa_${CMAKE_MATCH_1}}")
         endif()
     endforeach()

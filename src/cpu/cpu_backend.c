@@ -1,9 +1,9 @@
 /* cpu_backend.c - the CPU backend: the reference's stages over packed weights, with the widest kernels that this
  * processor has.
  *
- * Results equal the reference bit by bit (tests/cpu). Weights are packed while they fit half of the machine's memory;
- * what does not fit stays in the mapped checkpoint and takes the reference path. Owner of a device: whoever opened it;
- * one thread. */
+ * Results equal the reference bit by bit (tests/cpu). Weights are packed while they fit three quarters of the machine's
+ * memory; what does not fit stays in the mapped checkpoint and takes the reference path. Owner of a device: whoever
+ * opened it; one thread. */
 #include "core/err.h"
 #include "cpu/cpu_int.h"
 #include "ops/ref.h"
@@ -22,8 +22,20 @@ static const cpu_kernels *best_kernels(void)
     bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
     return avx2 ? &cpu_kernels_avx2 : NULL; /* every processor with AVX2 and FMA has F16C */
 }
+
+static cpu_panels_fn best_quads(void)
+{
+    return best_kernels() == &cpu_kernels_avx512 && __builtin_cpu_supports("gfni") ? cpu_panels_gfni : NULL;
+}
+
+static cpu_fixed_fn best_fixed(void)
+{
+    return best_kernels() == &cpu_kernels_avx512 && __builtin_cpu_supports("avx512vnni") ? cpu_fixed_vnni : NULL;
+}
 #else
 static const cpu_kernels *best_kernels(void) { return NULL; }
+static cpu_panels_fn best_quads(void) { return NULL; }
+static cpu_fixed_fn best_fixed(void) { return NULL; }
 #endif
 
 static bool available(void) { return best_kernels() != NULL; }
@@ -44,9 +56,13 @@ static di_status cpu_open(const ops_device_options *options, ops_device **out, d
     }
     long pages = sysconf(_SC_PHYS_PAGES);
     long page_size = sysconf(_SC_PAGESIZE);
-    dev->budget = pages > 0 && page_size > 0 ? (size_t)pages / 2 * (size_t)page_size : 0;
+    dev->budget = pages > 0 && page_size > 0 ? (size_t)pages / 4 * 3 * (size_t)page_size : 0;
     dev->kernels = best_kernels();
+    dev->quads = best_quads();
+    dev->fixed = best_fixed();
     dev->ref.linear = cpu_linear;
+    dev->ref.unpack_keys = dev->kernels->unpack_keys;
+    dev->ref.products = dev->kernels->products;
     *out = (ops_device *)dev;
     return DI_OK;
 }
@@ -64,9 +80,8 @@ static di_status weight_load(ops_device *device, ops_matrix *matrix, ops_weight_
 {
     cpu_device *dev = (cpu_device *)(void *)device;
     (void)err;
-    size_t about = (size_t)matrix->n_out * (size_t)matrix->n_in * 4; /* at least what packing takes */
-    if (use == OPS_USE_PRODUCT && about <= dev->budget) {
-        cpu_packed *p = cpu_pack(matrix, &dev->store, dev->ref.pool);
+    if (use == OPS_USE_PRODUCT && cpu_packed_bytes(matrix) <= dev->budget) {
+        cpu_packed *p = cpu_pack(matrix, dev->quads != NULL, &dev->store, dev->ref.pool);
         matrix->packed = p;
         dev->budget -= p != NULL ? p->bytes : 0;
     }

@@ -18,18 +18,19 @@
 #define CPU_PANELS_MAX 4 /* side by side in one call */
 
 /* Panel p starts at codes + p * panel_bytes:
- *   FP8  [n_in][16] E4M3 bytes
- *   FP4  [n_in / 8][16] little-endian 32-bit words, input 8i + j in bits 4j..4j+3; then
- *        scale [n_in / 32][16] E8M0 bytes
- *   BF16 [n_in][16] uint16
- *   F32  [n_in][16] fp32
+ *   FP8  [n_in][16] E4M3 bytes; or, with `quads`, [n_in / 4][4][2][4][2]: four outputs, two pairs of inputs, one
+ * output, one input, so that codes can be widened to bf16 pairs without leaving their part of a register FP4  [n_in /
+ * 8][16] little-endian 32-bit words, input 8i + j in bits 4j..4j+3; then scale [n_in / 32][16] E8M0 bytes BF16 [n_in /
+ * 2][16][2] uint16, pairs of inputs F32  [n_in][16] fp32
  *
- * FP8 has one scale a 32 x 32 block, that is, for two panels: block_scale [ceil(n_out / 32)][n_in / 32] fp32, times 2^8
- * (see the decoders). Outputs past n_out have zero codes. Owned by the device that made it; read-only after that. */
+ * FP8 scales are block_scale [n_panels][n_in / 32] fp32; without quads times 2^8 (see the decoders), with quads
+ * negative where one of the 512 codes is zero or subnormal. Outputs past n_out have zero codes. Owned by the device
+ * that made it; read-only after that. */
 typedef struct cpu_packed {
     ops_format format;
     int64_t n_out;
     int64_t n_in;
+    bool quads;
     size_t n_panels;
     size_t panel_bytes;
     const uint8_t *codes;
@@ -38,9 +39,12 @@ typedef struct cpu_packed {
 } cpu_packed;
 
 /* NULL when the matrix has a shape or value that the kernels do not take (n_in no multiple of 32, a NaN code or scale)
- * or memory is short; the reference path then serves it. `store` NULL = the heap; `threads` NULL = this one. */
-cpu_packed *cpu_pack(const ops_matrix *w, cpu_store *store, pool *threads);
+ * or memory is short; the reference path then serves it. quads: the form of FP8. `store` NULL = the heap; `threads`
+ * NULL = this one. */
+cpu_packed *cpu_pack(const ops_matrix *w, bool quads, cpu_store *store, pool *threads);
 void cpu_packed_free(cpu_packed *p, cpu_store *store);
+/* Bytes that cpu_pack will take; SIZE_MAX when it refuses the shape. */
+size_t cpu_packed_bytes(const ops_matrix *w);
 
 /* Rows of x side by side in groups, so that a kernel reads one stream whatever their number: a group of g rows holds
  * [k][g], and the groups follow one another. A group is as large as the rows left allow, of 12, 8, 4, 2, 1. One row is
@@ -49,6 +53,14 @@ static inline size_t cpu_group(size_t rows_left)
 {
     return rows_left >= 12 ? 12 : rows_left >= 8 ? 8 : rows_left >= 4 ? 4 : rows_left >= 2 ? 2 : 1;
 }
+
+/* Rows of a product, in groups. A group that starts at row r0 has its part of each array at r0 times a row's length. */
+typedef struct cpu_rows {
+    const float *x; /* [k][g]; with `fixed` set the rows as they are, ldx apart */
+    size_t ldx;
+    const int16_t *fixed; /* [k / 2][g][2] and */
+    const float *unit;    /* [k / 32][g], see cpu_fixed.h; NULL = floating point */
+} cpu_rows;
 
 /* Kernels of one instruction set. Rows and columns are fp32; every product in them is exact, so each may be fused with
  * its addition. */
@@ -63,12 +75,15 @@ typedef struct cpu_kernels {
     /* Packed cache rows of n values (formats.h) to fp32; n is a multiple of 32. */
     void (*unpack_q8)(const uint8_t *row, size_t n, float *x);
     void (*unpack_q4n)(const uint8_t *row, size_t n, float *x);
-    void (*unpack_q4e)(const uint8_t *row, size_t n, float *x);
+
+    /* Kernels of index scoring (ops/ref.h). */
+    ref_keys_fn unpack_keys;
+    ref_score_fn products;
 
     /* out[r][c] = sum over i < k of rows[r][i] * columns[i][c], in partial sums of `block` (16 or 32) inputs; n_columns
      * is a multiple of 16. */
-    void (*rows_times)(const float *const *rows, size_t n_rows, const float *columns, size_t n_columns, size_t k,
-                       size_t block, float *out, size_t ld_out);
+    void (*rows_times)(const float *const *rows, size_t n_rows, const float *columns, size_t ld_columns,
+                       size_t n_columns, size_t k, size_t block, float *out, size_t ld_out);
 
     /* o[h][c] += sum over r < n_rows of p[h][r] * rows[r][c], in partial sums of 32 rows, c < n; n is a multiple of 32.
      * p: 64 a head. */
@@ -83,12 +98,26 @@ void cpu_panels_avx2(const cpu_packed *p, size_t panel, size_t n_panels, const f
 void cpu_panels_avx512(const cpu_packed *p, size_t panel, size_t n_panels, const float *x, size_t n_rows, float *c,
                        size_t ldc);
 
+/* The same for FP8 in quads; needs AVX-512 and GFNI. */
+typedef void (*cpu_panels_fn)(const cpu_packed *p, size_t panel, size_t n_panels, const float *x, size_t n_rows,
+                              float *c, size_t ldc);
+void cpu_panels_gfni(const cpu_packed *p, size_t panel, size_t n_panels, const float *x, size_t n_rows, float *c,
+                     size_t ldc);
+
+/* The same for FP4 with rows as integers; needs AVX-512 VNNI. */
+typedef void (*cpu_fixed_fn)(const cpu_packed *p, size_t panel, size_t n_panels, const cpu_rows *rows, size_t n_rows,
+                             float *c, size_t ldc);
+void cpu_fixed_vnni(const cpu_packed *p, size_t panel, size_t n_panels, const cpu_rows *rows, size_t n_rows, float *c,
+                    size_t ldc);
+
 /* The device: the reference's, with packed weights. Owner and thread as of ops_device. */
 typedef struct cpu_device {
     ref_device ref; /* first: the reference's stages take this device */
     const cpu_kernels *kernels;
-    cpu_store store; /* packed weights */
-    size_t budget;   /* bytes that may still be packed */
+    cpu_panels_fn quads; /* NULL = FP8 goes through kernels->panels */
+    cpu_fixed_fn fixed;  /* NULL = FP4 goes through kernels->panels */
+    cpu_store store;     /* packed weights */
+    size_t budget;       /* bytes that may still be packed */
 } cpu_device;
 
 /* All jobs over the pool, packed matrices through the kernels, others through the reference. */
@@ -96,11 +125,16 @@ void cpu_linear(ref_device *dev, const ref_linear *jobs, size_t n_jobs);
 
 void cpu_attend(ops_device *device, const ops_attend_args *a);
 
-/* Inside kernels: functions that vanish into their callers, loops over constants that vanish altogether. */
+/* Inside kernels: functions that vanish into their callers, loops over constants that vanish altogether. Not under
+ * sanitizers, where every load is a call: dozens of unrolled copies would take minutes to compile. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define CPU_INLINE static
+#define CPU_UNROLL
+#elif defined(__clang__)
 #define CPU_INLINE static inline __attribute__((always_inline))
-#if defined(__clang__)
 #define CPU_UNROLL _Pragma("unroll")
 #else
+#define CPU_INLINE static inline __attribute__((always_inline))
 #define CPU_UNROLL _Pragma("GCC unroll 16")
 #endif
 

@@ -4,7 +4,9 @@
  * of about equal cost. An output depends on its own row alone, so neither the cut nor the number of threads changes a
  * bit. */
 #include "core/arith.h"
+#include "cpu/cpu_fixed.h"
 #include "cpu/cpu_int.h"
+#include "ops/vector.h"
 
 #define ROWS 96 /* done at once: their results stay in the first cache, their inputs in the second */
 
@@ -15,7 +17,7 @@ typedef struct linear_run {
     const double *cost;  /* [n_jobs + 1] cost before each job */
     size_t n_jobs;
     size_t per_unit; /* panels */
-    const float **x; /* [n_jobs] rows in groups (cpu_group); NULL for the reference path */
+    cpu_rows *rows;  /* [n_jobs] x == NULL for the reference path */
     float *tiles;    /* [threads] decoded tile of jobs that take the reference path */
     size_t tile_floats;
 } linear_run;
@@ -35,12 +37,22 @@ static size_t units_of(const ref_linear *job, size_t per_unit)
                           : ((size_t)job->n_out + REF_TILE - 1) / REF_TILE;
 }
 
+OPS_CLONES static void round_values(const float *x, size_t n, bf16 *out)
+{
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        const v16 v = *(const v16u *)(x + i);
+        v16_to_bf16(&v, out + i);
+    }
+    fmt_f32_to_bf16(x + i, n - i, out + i);
+}
+
 static void store(const ref_linear *job, size_t o, size_t n, size_t r0, size_t m, const float *c, size_t ldc)
 {
     for (size_t r = 0; r < m; r++) {
         const size_t at = (r0 + r) * job->ldy + o;
         if (job->y16 != NULL) {
-            fmt_f32_to_bf16(c + r * ldc, n, job->y16 + at);
+            round_values(c + r * ldc, n, job->y16 + at);
         } else {
             memcpy(job->y32 + at, c + r * ldc, n * sizeof *c);
         }
@@ -50,23 +62,33 @@ static void store(const ref_linear *job, size_t o, size_t n, size_t r0, size_t m
 static void run_unit(const linear_run *run, size_t j, size_t unit, float *tile)
 {
     const ref_linear *job = &run->jobs[j];
-    if (run->x[j] == NULL) {
+    if (run->rows[j].x == NULL) {
         ref_linear_tile(job, unit, tile, NULL);
         return;
     }
     enum { LDC = CPU_PANELS_MAX * CPU_PANEL };
     _Alignas(64) float c[ROWS * LDC];
+    const cpu_packed *packed = job->w->packed;
     const size_t panels = panels_of_job(job);
     const size_t p0 = unit * run->per_unit;
     const size_t n_panels = panels - p0 < run->per_unit ? panels - p0 : run->per_unit;
     const size_t o = p0 * CPU_PANEL;
     const size_t left = (size_t)job->n_out - o;
     const size_t n = left < n_panels * CPU_PANEL ? left : n_panels * CPU_PANEL;
+    const size_t panel = (size_t)job->out0 / CPU_PANEL + p0;
     const size_t rows = (size_t)job->n_rows;
+    const size_t k = (size_t)job->w->n_in;
     for (size_t r0 = 0; r0 < rows; r0 += ROWS) {
         const size_t m = rows - r0 < ROWS ? rows - r0 : ROWS;
-        const float *x = run->x[j] + r0 * (size_t)job->w->n_in;
-        run->dev->kernels->panels(job->w->packed, (size_t)job->out0 / CPU_PANEL + p0, n_panels, x, m, c, LDC);
+        cpu_rows in = run->rows[j];
+        in.x += r0 * in.ldx;
+        if (in.fixed != NULL) {
+            in.fixed += r0 * k;
+            in.unit += r0 * (k / 32);
+            run->dev->fixed(packed, panel, n_panels, &in, m, c, LDC);
+        } else {
+            (packed->quads ? run->dev->quads : run->dev->kernels->panels)(packed, panel, n_panels, in.x, m, c, LDC);
+        }
         store(job, o, n, r0, m, c, LDC);
     }
 }
@@ -107,11 +129,13 @@ static void run_shares(void *arg, size_t begin, size_t end, int thread)
 
 /* --- Rows in groups ---------------------------------------------------------------------------------------------- */
 
-/* Rows of a job that are brought into groups, and where they go. */
+/* Rows of a job that are brought into groups, and where they go; NULL = not wanted. */
 typedef struct group_job {
     const ref_linear *job;
-    float *out;
-    size_t first; /* rows before it, of all such jobs */
+    float *x;
+    int16_t *fixed;
+    float *unit;
+    size_t first; /* groups before its own, of all such jobs */
 } group_job;
 
 typedef struct group_run {
@@ -119,25 +143,53 @@ typedef struct group_run {
     size_t n_jobs;
 } group_run;
 
-/* Row r of a job, spread over its group. */
-static void group_row(const ref_linear *job, size_t r, float *out)
+static size_t n_groups(size_t rows)
 {
-    const size_t k = (size_t)job->w->n_in;
-    const size_t rows = (size_t)job->n_rows;
-    size_t r0 = r / 12 * 12; /* groups of twelve come first */
-    size_t g = cpu_group(rows - r0);
-    while (r >= r0 + g) {
-        r0 += g;
-        g = cpu_group(rows - r0);
-    }
-    const float *in = job->x + r * job->ldx;
-    float *at = out + r0 * k + (r - r0);
+    return rows / 12 + (size_t)__builtin_popcount((unsigned)(rows % 12)); /* of twelve, then 8, 4, 2, 1 */
+}
+
+/* out[i][r] = row r, input i, for g rows. */
+static inline __attribute__((always_inline)) void interleave(const float *x, size_t ldx, size_t k, const size_t g,
+                                                             float *out)
+{
     for (size_t i = 0; i < k; i++) {
-        at[i * g] = in[i];
+        for (size_t r = 0; r < g; r++) {
+            out[i * g + r] = x[r * ldx + i];
+        }
     }
 }
 
-static void group_rows(void *arg, size_t begin, size_t end, int thread)
+/* Group number i of a job. */
+static void make_group(const group_job *to, size_t i)
+{
+    const ref_linear *job = to->job;
+    const size_t k = (size_t)job->w->n_in;
+    const size_t rows = (size_t)job->n_rows;
+    size_t r0 = i < rows / 12 ? i * 12 : rows / 12 * 12;
+    for (size_t n = rows / 12; n < i; n++) {
+        r0 += cpu_group(rows - r0);
+    }
+    const size_t g = cpu_group(rows - r0);
+    const float *x = job->x + r0 * job->ldx;
+    for (size_t r = 0; to->fixed != NULL && r < g; r++) {
+        cpu_fix_row(x + r * job->ldx, k, g, to->fixed + r0 * k + r * 2, to->unit + r0 * (k / 32) + r);
+    }
+    if (to->x == NULL) {
+        return;
+    }
+    float *out = to->x + r0 * k;
+    if (g == 12) {
+        interleave(x, job->ldx, k, 12, out);
+    } else if (g == 8) {
+        interleave(x, job->ldx, k, 8, out);
+    } else if (g == 4) {
+        interleave(x, job->ldx, k, 4, out);
+    } else {
+        interleave(x, job->ldx, k, g, out);
+    }
+}
+
+static void make_groups(void *arg, size_t begin, size_t end, int thread)
 {
     const group_run *run = arg;
     size_t j = 0;
@@ -146,41 +198,60 @@ static void group_rows(void *arg, size_t begin, size_t end, int thread)
         while (j + 1 < run->n_jobs && i >= run->jobs[j + 1].first) {
             j++;
         }
-        group_row(run->jobs[j].job, i - run->jobs[j].first, run->jobs[j].out);
+        make_group(&run->jobs[j], i - run->jobs[j].first);
     }
 }
 
-/* The same rows as those of the job before? Gate and up branch, query and key share theirs. */
+/* The same rows as those of the job before, in the same form? Gate and up branch, query and key share theirs. */
 static bool same_rows(const ref_linear *a, const ref_linear *b)
 {
-    return a->x == b->x && a->ldx == b->ldx && a->n_rows == b->n_rows && a->w->n_in == b->w->n_in;
+    return a->x == b->x && a->ldx == b->ldx && a->n_rows == b->n_rows && a->w->n_in == b->w->n_in &&
+           (a->w->format == OPS_FP4) == (b->w->format == OPS_FP4);
 }
 
-/* Fills run->x. False when memory is short. */
+/* Memory for the rows of a job. False when it is short. */
+static bool take_rows(ref_device *dev, const ref_linear *job, bool fixed, group_job *to)
+{
+    const size_t n = (size_t)job->n_rows * (size_t)job->w->n_in;
+    *to = (group_job){.job = job};
+    if (fixed) {
+        to->fixed = ref_scratch(dev, n, sizeof *to->fixed);
+        to->unit = ref_scratch(dev, n / 32, sizeof *to->unit);
+        return to->fixed != NULL && to->unit != NULL;
+    }
+    to->x = ref_scratch(dev, n, sizeof *to->x);
+    return to->x != NULL;
+}
+
+/* Fills run->rows. False when memory is short. */
 static bool prepare_rows(ref_device *dev, linear_run *run)
 {
     group_run groups = {.jobs = ref_scratch(dev, run->n_jobs, sizeof *groups.jobs)};
-    size_t rows = 0;
+    size_t n = 0;
     if (groups.jobs == NULL) {
         return false;
     }
     for (size_t j = 0; j < run->n_jobs; j++) {
         const ref_linear *job = &run->jobs[j];
-        if (!is_packed(job) || job->n_rows == 1) {
-            run->x[j] = is_packed(job) ? job->x : NULL;
-        } else if (j > 0 && run->x[j - 1] != NULL && same_rows(job, job - 1)) {
-            run->x[j] = run->x[j - 1];
-        } else {
-            float *out = ref_scratch(dev, (size_t)job->n_rows * (size_t)job->w->n_in, sizeof *out);
-            if (out == NULL) {
-                return false;
-            }
-            groups.jobs[groups.n_jobs++] = (group_job){.job = job, .out = out, .first = rows};
-            rows += (size_t)job->n_rows;
-            run->x[j] = out;
+        const bool fixed = run->dev->fixed != NULL && job->w->format == OPS_FP4;
+        run->rows[j] = (cpu_rows){.x = is_packed(job) ? job->x : NULL, .ldx = job->ldx};
+        if (!is_packed(job) || (job->n_rows == 1 && !fixed)) {
+            continue; /* a single row is its own group, in place */
         }
+        if (j > 0 && run->rows[j - 1].x != NULL && same_rows(job, job - 1)) {
+            run->rows[j] = run->rows[j - 1];
+            continue;
+        }
+        group_job *to = &groups.jobs[groups.n_jobs++];
+        if (!take_rows(dev, job, fixed, to)) {
+            return false;
+        }
+        to->first = n;
+        n += n_groups((size_t)job->n_rows);
+        run->rows[j] = fixed ? (cpu_rows){.x = job->x, .ldx = job->ldx, .fixed = to->fixed, .unit = to->unit}
+                             : (cpu_rows){.x = to->x, .ldx = (size_t)job->w->n_in};
     }
-    pool_run(dev->pool, rows, group_rows, &groups);
+    pool_run(dev->pool, n, make_groups, &groups);
     return true;
 }
 
@@ -198,8 +269,8 @@ void cpu_linear(ref_device *dev, const ref_linear *jobs, size_t n_jobs)
     }
     run.tile_floats = (size_t)unpacked_in * REF_TILE;
     run.tiles = ref_scratch(dev, threads * run.tile_floats, sizeof(float));
-    run.x = ref_scratch(dev, n_jobs, sizeof *run.x);
-    if (first == NULL || cost == NULL || run.tiles == NULL || run.x == NULL || !prepare_rows(dev, &run)) {
+    run.rows = ref_scratch(dev, n_jobs, sizeof *run.rows);
+    if (first == NULL || cost == NULL || run.tiles == NULL || run.rows == NULL || !prepare_rows(dev, &run)) {
         return;
     }
     while (run.per_unit > 1 && panels < 4 * threads * run.per_unit) {

@@ -51,20 +51,60 @@ static bool pack_fp8(const uint8_t *src, size_t n_rows, size_t k, uint8_t *panel
     return nan != 0;
 }
 
-/* Elements of `size` bytes: [n_rows][n] to [n][16]. Eight FP4 codes make one element: their words need no change. */
-static void pack_elements(const uint8_t *src, size_t n_rows, size_t n, size_t size, uint8_t *panel)
+/* Is there a NaN, or a zero or subnormal, in 32 codes? */
+typedef struct code_kinds {
+    bool nan;
+    bool small;
+} code_kinds;
+
+static code_kinds kinds_of(const uint8_t *codes)
+{
+    bytes16 nan = {0};
+    bytes16 small = {0};
+    code_kinds kinds = {.nan = false};
+    for (size_t i = 0; i < 32; i += 16) {
+        bytes16 c;
+        memcpy(&c, codes + i, sizeof c);
+        nan |= (bytes16)((c & 0x7F) == 0x7F);
+        small |= (bytes16)((c & 0x78) == 0);
+    }
+    for (int b = 0; b < 16; b++) {
+        kinds.nan = kinds.nan || nan[b] != 0;
+        kinds.small = kinds.small || small[b] != 0;
+    }
+    return kinds;
+}
+
+/* The same in quads; makes the scales of blocks with small codes negative. */
+static bool pack_quads(const uint8_t *src, size_t n_rows, size_t k, uint8_t *panel, float *scale)
+{
+    bool nan = false;
+    for (size_t g = 0; g < k / 32; g++) {
+        bool small = n_rows < CPU_PANEL;
+        for (size_t r = 0; r < n_rows; r++) {
+            const uint8_t *in = src + r * k + g * 32;
+            uint8_t *out = panel + g * 32 * CPU_PANEL + r / 4 * 16 + r % 4 * 2;
+            const code_kinds kinds = kinds_of(in);
+            nan = nan || kinds.nan;
+            small = small || kinds.small;
+            for (size_t i = 0; i < 8; i++) {
+                memcpy(out + i * 64, in + i * 4, 2);
+                memcpy(out + i * 64 + 8, in + i * 4 + 2, 2);
+            }
+        }
+        scale[g] = small ? -scale[g] : scale[g];
+    }
+    return nan;
+}
+
+/* 32-bit words: [n_rows][n] to [n][16]. Eight FP4 codes or two BF16 values make one: they need no change. */
+static void pack_words(const uint8_t *src, size_t n_rows, size_t n, uint8_t *panel)
 {
     for (size_t r = 0; r < n_rows; r++) {
-        const uint8_t *in = src + r * n * size;
-        uint8_t *out = panel + r * size;
-        if (size == 4) {
-            for (size_t i = 0; i < n; i++) {
-                memcpy(out + i * CPU_PANEL * 4, in + i * 4, 4);
-            }
-        } else {
-            for (size_t i = 0; i < n; i++) {
-                memcpy(out + i * CPU_PANEL * 2, in + i * 2, 2);
-            }
+        const uint8_t *in = src + r * n * 4;
+        uint8_t *out = panel + r * 4;
+        for (size_t i = 0; i < n; i++) {
+            memcpy(out + i * CPU_PANEL * 4, in + i * 4, 4);
         }
     }
 }
@@ -83,10 +123,24 @@ static bool pack_scales(const uint8_t *src, size_t n_rows, size_t groups, uint8_
     return odd;
 }
 
+/* Scales of one row of blocks, times `factor`: codes that are decoded through fp16, whose exponent is biased by 8 more,
+ * need 2^8 to make up for it. False for a NaN. */
+static bool block_scales(const ops_matrix *w, size_t block_row, float factor, float *scale)
+{
+    const size_t groups = (size_t)w->n_in / 32;
+    bool ok = true;
+    for (size_t g = 0; g < groups; g++) {
+        scale[g] = e8m0_to_f32(w->scale[block_row * groups + g]) * factor;
+        ok = ok && scale[g] == scale[g];
+    }
+    return ok;
+}
+
 typedef struct pack_run {
     const ops_matrix *w;
     const cpu_packed *p;
     uint8_t *codes;
+    float *scale; /* FP8 */
     _Atomic bool refused;
 } pack_run;
 
@@ -108,36 +162,27 @@ static void pack_panels(void *arg, size_t begin, size_t end, int thread)
             memset(panel, 0, run->p->panel_bytes);
         }
         switch (w->format) {
-        case OPS_FP8:
-            refused = pack_fp8(src, n, k, panel);
+        case OPS_FP8: {
+            float *scale = run->scale + p * (k / 32);
+            refused = !block_scales(w, o0 / 32, run->p->quads ? 1.0f : 256.0f, scale);
+            refused = (run->p->quads ? pack_quads(src, n, k, panel, scale) : pack_fp8(src, n, k, panel)) || refused;
             break;
+        }
         case OPS_FP4:
-            pack_elements(src, n, k / 8, 4, panel);
+            pack_words(src, n, k / 8, panel);
             refused = pack_scales(w->scale + o0 * (k / 32), n, k / 32, panel + k / 2 * CPU_PANEL);
             break;
         case OPS_BF16:
-            pack_elements(src, n, k, 2, panel);
+            pack_words(src, n, k / 2, panel);
             break;
         default:
-            pack_elements(src, n, k, 4, panel);
+            pack_words(src, n, k, panel);
             break;
         }
         if (refused) {
             atomic_store(&run->refused, true);
         }
     }
-}
-
-/* E4M3 codes are decoded through fp16, whose exponent is biased by 8 more: 2^8 in the scale makes up for it. False for
- * a NaN. */
-static bool block_scales(const ops_matrix *w, size_t n, float *scale)
-{
-    bool ok = true;
-    for (size_t i = 0; i < n; i++) {
-        scale[i] = e8m0_to_f32(w->scale[i]) * 256.0f;
-        ok = ok && scale[i] == scale[i];
-    }
-    return ok;
 }
 
 /* Fills the sizes; false when they overflow. */
@@ -149,16 +194,28 @@ static bool plan(const ops_matrix *w, cpu_packed *p, size_t *n_scales)
     *p = (cpu_packed){.format = w->format, .n_out = w->n_out, .n_in = w->n_in};
     p->n_panels = ((size_t)w->n_out + CPU_PANEL - 1) / CPU_PANEL;
     p->panel_bytes = k * CPU_PANEL * code_bits(w->format) / 8 + (w->format == OPS_FP4 ? k / 32 * CPU_PANEL : 0);
-    *n_scales = w->format == OPS_FP8 ? (p->n_panels + 1) / 2 * (k / 32) : 0;
+    *n_scales = w->format == OPS_FP8 ? p->n_panels * (k / 32) : 0;
     return ar_mul(p->n_panels, p->panel_bytes, &codes) && ar_mul(*n_scales, sizeof(float), &scales) &&
            ar_add(codes, scales, &p->bytes) && ar_add(p->bytes, sizeof *p + 3 * 64, &p->bytes);
 }
 
-cpu_packed *cpu_pack(const ops_matrix *w, cpu_store *store, pool *threads)
+static bool takes_shape(const ops_matrix *w)
+{
+    return w->format != OPS_FP8R && w->n_in % 32 == 0 && w->n_out > 0 && w->n_in > 0;
+}
+
+size_t cpu_packed_bytes(const ops_matrix *w)
 {
     cpu_packed layout;
     size_t n_scales;
-    if (w->format == OPS_FP8R || w->n_in % 32 != 0 || w->n_out <= 0 || w->n_in <= 0 || !plan(w, &layout, &n_scales)) {
+    return takes_shape(w) && plan(w, &layout, &n_scales) ? layout.bytes : SIZE_MAX;
+}
+
+cpu_packed *cpu_pack(const ops_matrix *w, bool quads, cpu_store *store, pool *threads)
+{
+    cpu_packed layout;
+    size_t n_scales;
+    if (!takes_shape(w) || !plan(w, &layout, &n_scales)) {
         return NULL;
     }
     const size_t head = (sizeof layout + 63) / 64 * 64;
@@ -171,8 +228,10 @@ cpu_packed *cpu_pack(const ops_matrix *w, cpu_store *store, pool *threads)
     float *scale = (float *)(void *)(run.codes + (layout.n_panels * layout.panel_bytes + 63) / 64 * 64);
     layout.codes = run.codes;
     layout.block_scale = scale;
+    layout.quads = quads && w->format == OPS_FP8;
+    run.scale = scale;
     pool_run(threads, layout.n_panels, pack_panels, &run);
-    if (atomic_load(&run.refused) || (n_scales > 0 && !block_scales(w, n_scales, scale))) {
+    if (atomic_load(&run.refused)) {
         cpu_packed_free((cpu_packed *)(void *)memory, store);
         return NULL;
     }

@@ -2,6 +2,8 @@
 #include "cpu/cpu_int.h"
 #include "cpu/cpu_vector_avx2.inc"
 
+#include <math.h>
+
 #define ROWS_MAX 4
 #define PANELS_FEW 1
 #define PANELS_MANY 1

@@ -2,6 +2,8 @@
 #include "cpu/cpu_int.h"
 #include "cpu/cpu_vector_avx512.inc"
 
+#include <math.h>
+
 #define ROWS_MAX 12
 #define PANELS_FEW 4
 #define PANELS_MANY 2

@@ -67,9 +67,21 @@ static di_status each_matrix(mdl_runner *r, matrix_fn fn, di_error *err)
     return status == DI_OK && r->draft ? each_draft_matrix(r, fn, err) : status;
 }
 
+/* Bytes of a matrix in the checkpoint, without its scales. */
+static size_t stored_bytes(const ops_matrix *m)
+{
+    const size_t n = (size_t)m->n_out * (size_t)m->n_in;
+    return m->format == OPS_F32 ? 4 * n : m->format == OPS_BF16 ? 2 * n : m->format == OPS_FP4 ? n / 2 : n;
+}
+
+/* What the backend holds in a form of its own need not stay in memory twice. */
 static di_status load_matrix(mdl_runner *r, ops_matrix *m, ops_weight_use use, di_error *err)
 {
-    return r->ops->weight_load(r->dev, m, use, err);
+    const di_status status = r->ops->weight_load(r->dev, m, use, err);
+    if (status == DI_OK && m->packed != NULL) {
+        file_map_forget(m->data, stored_bytes(m));
+    }
+    return status;
 }
 
 static di_status drop_matrix(mdl_runner *r, ops_matrix *m, ops_weight_use use, di_error *err)

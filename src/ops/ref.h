@@ -34,12 +34,19 @@ typedef struct ref_linear {
 
 typedef struct ref_block ref_block;
 
+/* The two kernels of index scoring. keys [n][REF_TILE] from Q4E rows, one column a row; NULL = zeros. */
+typedef void (*ref_keys_fn)(const uint8_t *const rows[REF_TILE], size_t n, float *keys);
+/* c [m][REF_TILE] = a [m][k] times keys [k][REF_TILE]: exact products in partial sums of 32. */
+typedef void (*ref_score_fn)(const float *a, size_t m, const float *keys, size_t k, float *c);
+
 typedef struct ref_device {
     pool *pool; /* NULL = one thread */
     int n_threads;
     ref_block *scratch; /* memory of the running stage */
     di_error error;     /* first failure since the last sync; code DI_OK = none */
     void (*linear)(struct ref_device *dev, const ref_linear *jobs, size_t n_jobs);
+    ref_keys_fn unpack_keys;
+    ref_score_fn products;
 } ref_device;
 
 static inline ref_device *ref_of(ops_device *dev) { return (ref_device *)dev; }
@@ -136,6 +143,9 @@ void ref_unrotate_heads(const ops_attend_args *a, size_t t, int64_t pos, size_t 
 /* The k best of n scores, higher first, ties to the lower index, those not above -inf left out; ascending indices into out.
  * `keys` is scratch for n values. Returns how many. */
 int32_t ref_top_k(const float *score, int32_t n, int32_t k, uint64_t *keys, int32_t *out);
+
+void ref_unpack_keys(const uint8_t *const rows[REF_TILE], size_t n, float *keys);
+void ref_products(const float *a, size_t m, const float *keys, size_t k, float *c);
 
 /* Candidate blocks of one row (model.md 3.7.2): score [visible]; sets bits in `bits` (cleared first, `stride` bytes).
  * `scratch` holds n_blocks_total floats, keys and indices for as many blocks. */

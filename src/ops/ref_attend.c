@@ -3,6 +3,7 @@
  * Slot order and tiles of 64 are part of the numerics: probabilities are rounded to bf16 relative to the running maximum after their
  * tile. A query's slots are its min(pos + 1, window) window rows, oldest first, then its list: a function of the position alone, and
  * behind the first window the official order. (In front of it the official layout depends on how the prompt was cut.) */
+#include "ops/ops_exp.h"
 #include "ops/ref.h"
 #include "ops/rope.h"
 #include "ops/vector.h"
@@ -31,29 +32,39 @@ void ref_attention_begin(ref_attention *st, int32_t n_heads, int32_t head_dim, f
     }
 }
 
-float ref_attention_softmax(ref_attention *st, size_t h, uint64_t valid)
+OPS_CLONES float ref_attention_softmax(ref_attention *st, size_t h, uint64_t valid)
 {
     float *p = st->p + h * TILE;
+    float x[TILE + 1];
+    for (size_t i = 0; i < TILE; i++) {
+        x[i] = p[i] * st->scale;
+    }
+    for (size_t i = 0; valid != ~(uint64_t)0 && i < TILE; i++) {
+        x[i] = valid >> i & 1 ? x[i] : -INFINITY;
+    }
     float top = st->max[h];
     for (size_t i = 0; i < TILE; i++) {
-        p[i] *= st->scale;
-        if (valid >> i & 1 && p[i] > top) {
-            top = p[i];
-        }
+        top = x[i] > top ? x[i] : top;
     }
-    float alpha = expf(st->max[h] - top);
-    float e[TILE];
     for (size_t i = 0; i < TILE; i++) {
-        e[i] = valid >> i & 1 ? expf(p[i] - top) : 0.0f;
-        p[i] = bf16_round(e[i]);
+        x[i] -= top;
     }
-    float sum = 0.0f; /* sixteen columns of four, then across, as the official sum does */
+    x[TILE] = st->max[h] - top;
+    ops_exp(x, TILE + 1, x);
+    for (size_t i = 0; i < TILE; i++) {
+        p[i] = bf16_round(x[i]);
+    }
+    float column[16]; /* sixteen columns of four, then across, as the official sum does */
+    float sum = 0.0f;
     for (size_t i = 0; i < 16; i++) {
-        sum += ((e[i] + e[16 + i]) + e[32 + i]) + e[48 + i];
+        column[i] = ((x[i] + x[16 + i]) + x[32 + i]) + x[48 + i];
     }
-    st->den[h] = st->den[h] * alpha + sum;
+    for (size_t i = 0; i < 16; i++) {
+        sum += column[i];
+    }
+    st->den[h] = st->den[h] * x[TILE] + sum;
     st->max[h] = top;
-    return alpha;
+    return x[TILE];
 }
 
 void ref_attention_tile(ref_attention *st, const float *q, const float *kt, size_t ldk, const float *v, size_t ldv, uint64_t valid)
@@ -79,13 +90,16 @@ void ref_attention_tile(ref_attention *st, const float *q, const float *kt, size
     }
 }
 
-void ref_attention_end(ref_attention *st, const float *sink, bf16 *o)
+OPS_CLONES void ref_attention_end(ref_attention *st, const float *sink, bf16 *o)
 {
-    size_t d = (size_t)st->head_dim;
+    size_t d = (size_t)st->head_dim; /* a multiple of 32 */
     for (size_t h = 0; h < (size_t)st->n_heads; h++) {
-        float den = st->den[h] + expf(sink[h] - st->max[h]);
-        for (size_t c = 0; c < d; c++) {
-            o[h * d + c] = bf16_from_f32(st->o[h * d + c] / den);
+        float e = sink[h] - st->max[h];
+        ops_exp(&e, 1, &e);
+        float den = st->den[h] + e;
+        for (size_t c = 0; c < d; c += 16) {
+            const v16 x = *(const v16u *)(st->o + h * d + c) / den;
+            v16_to_bf16(&x, o + h * d + c);
         }
     }
 }

@@ -3,6 +3,7 @@
 #include "support/unit.h"
 
 #include "cpu/cpu.h"
+#include "cpu/cpu_fixed.h"
 #include "cpu/cpu_int.h"
 #include "ops/ref.h"
 
@@ -121,7 +122,7 @@ static void every_instruction_set_agrees(void **state)
             continue;
         }
         ops_matrix w = random_matrix(&s, &seed);
-        cpu_packed *p = cpu_pack(&w, NULL, NULL);
+        cpu_packed *p = cpu_pack(&w, false, NULL, NULL);
         assert_non_null(p);
         for (size_t n = 1; n <= CPU_PANELS_MAX; n++) {
             for (size_t m = 1; m <= M; m++) {
@@ -139,6 +140,53 @@ static void every_instruction_set_agrees(void **state)
                     for (size_t r = 0; r < m; r++) {
                         assert_memory_equal(c + r * LDC, want + r * OUT + panel * CPU_PANEL, n * CPU_PANEL * sizeof *c);
                     }
+                }
+            }
+        }
+        cpu_packed_free(p, NULL);
+        free((void *)w.data);
+        free((void *)w.scale);
+    }
+}
+
+/* FP8 in quads: matrices where every block, some blocks, no block and the last panel have zeros and subnormals. */
+static void quads_have_the_references_bits(void **state)
+{
+    (void)state;
+    enum { K = 160, OUT = 6 * CPU_PANEL + 5, PANELS = 7, M = 30, LDC = CPU_PANELS_MAX * CPU_PANEL };
+    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("gfni")) {
+        skip();
+    }
+    static float x[M * K], grouped[M * K], want[M * OUT], c[M * LDC];
+    uint64_t seed = 31;
+    for (size_t i = 0; i < M * K; i++) {
+        x[i] = bf16_round((float)(int32_t)unit_random(&seed) * 0x1p-29f);
+    }
+    for (int kind = 0; kind < 3; kind++) {
+        const shape s = {.format = OPS_FP8, .n_out = OUT, .n_in = K};
+        ops_matrix w = random_matrix(&s, &seed);
+        for (size_t i = 0; i < OUT * K && kind > 0; i++) {
+            uint8_t *code = (uint8_t *)(uintptr_t)w.data + i;
+            *code |= (*code & 0x78) == 0 && !(kind == 1 && i % 1999 == 0) ? 8 : 0;
+        }
+        cpu_packed *p = cpu_pack(&w, true, NULL, NULL);
+        assert_non_null(p);
+        for (size_t n = 1; n <= CPU_PANELS_MAX; n++) {
+            for (size_t m = 1; m <= M; m++) {
+                const size_t panel = (m + n) % (PANELS - n + 1);
+                run(ref, &w, x, (int32_t)m, want);
+                for (size_t r = 0; r < m;) {
+                    const size_t g = cpu_group(m - r);
+                    for (size_t i = 0; i < K * g; i++) {
+                        grouped[r * K + i] = x[(r + i % g) * K + i / g];
+                    }
+                    r += g;
+                }
+                cpu_panels_gfni(p, panel, n, grouped, m, c, LDC);
+                for (size_t r = 0; r < m; r++) {
+                    const size_t left = OUT - panel * CPU_PANEL;
+                    const size_t width = left < n * CPU_PANEL ? left : n * CPU_PANEL;
+                    assert_memory_equal(c + r * LDC, want + r * OUT + panel * CPU_PANEL, width * sizeof *c);
                 }
             }
         }
@@ -183,6 +231,62 @@ static void parts_of_a_matrix_have_the_references_bits(void **state)
     free((void *)w.scale);
 }
 
+/* Integers where blocks allow them, floating point where one value is too small beside the largest, where it is huge,
+ * infinite or NaN; rows of zeros; every number of panels and rows. */
+static void integers_have_the_references_bits(void **state)
+{
+    (void)state;
+    enum { K = 160, OUT = 6 * CPU_PANEL, M = 30 };
+    if (!__builtin_cpu_supports("avx512vnni")) {
+        skip();
+    }
+    static float x[M * K], unit[M * K / 32], want[M * OUT], c[M * CPU_PANELS_MAX * CPU_PANEL];
+    static int16_t fixed[M * K];
+    uint64_t seed = 21;
+    const shape s = {.format = OPS_FP4, .n_out = OUT, .n_in = K};
+    ops_matrix w = random_matrix(&s, &seed);
+    cpu_packed *p = cpu_pack(&w, false, NULL, NULL);
+    assert_non_null(p);
+    for (size_t m = 1; m <= M; m++) {
+        size_t n_floating = 0;
+        for (size_t i = 0; i < m * K; i++) {
+            const uint64_t kind = unit_random(&seed) % 97;
+            const float size = kind == 0 ? 0x1p-16f : kind == 1 && m % 3 == 0 ? 0x1p105f : kind == 2 ? 0.0f : 1.0f;
+            x[i] = i / 32 % 7 == 0 ? 0.0f : bf16_round((float)(int32_t)unit_random(&seed) * 0x1p-29f) * size;
+        }
+        if (m % 5 == 0) {
+            x[unit_random(&seed) % (m * K)] = m % 2 == 0 ? INFINITY : NAN;
+        }
+        for (size_t r = 0; r < m;) {
+            const size_t g = cpu_group(m - r);
+            for (size_t i = 0; i < g; i++) {
+                cpu_fix_row(x + (r + i) * K, K, g, fixed + r * K + 2 * i, unit + r * (K / 32) + i);
+            }
+            r += g;
+        }
+        for (size_t i = 0; i < m * K / 32; i++) {
+            n_floating += unit[i] == 0.0f;
+        }
+        assert_true(m < 4 || (n_floating > 0 && n_floating < m * K / 32));
+        run(ref, &w, x, (int32_t)m, want);
+        for (size_t n = 1; n <= CPU_PANELS_MAX; n++) {
+            const size_t panel = (m + n) % (OUT / CPU_PANEL - n + 1);
+            const cpu_rows rows = {.x = x, .ldx = K, .fixed = fixed, .unit = unit};
+            cpu_fixed_vnni(p, panel, n, &rows, m, c, CPU_PANELS_MAX * CPU_PANEL);
+            for (size_t r = 0; r < m; r++) {
+                for (size_t o = 0; o < n * CPU_PANEL; o++) {
+                    const float a = c[r * CPU_PANELS_MAX * CPU_PANEL + o];
+                    const float b = want[r * OUT + panel * CPU_PANEL + o];
+                    assert_true(fmt_bits(a) == fmt_bits(b) || (a != a && b != b));
+                }
+            }
+        }
+    }
+    cpu_packed_free(p, NULL);
+    free((void *)w.data);
+    free((void *)w.scale);
+}
+
 static void a_nan_code_takes_the_reference_path(void **state)
 {
     (void)state;
@@ -213,7 +317,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_have_the_references_bits),
         cmocka_unit_test(every_instruction_set_agrees),
+        cmocka_unit_test(quads_have_the_references_bits),
         cmocka_unit_test(parts_of_a_matrix_have_the_references_bits),
+        cmocka_unit_test(integers_have_the_references_bits),
         cmocka_unit_test(a_nan_code_takes_the_reference_path),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
