@@ -27,7 +27,7 @@ function(di_test_properties name file folder label)
         set(timeout ${CMAKE_MATCH_1})
     endif()
     if(DI_SANITIZE)
-        math(EXPR timeout "${timeout} * 5")
+        math(EXPR timeout "${timeout} * 10")
     endif()
     set(sanitizer_env
         "ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1:allocator_may_return_null=1"
