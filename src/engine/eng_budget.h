@@ -51,8 +51,8 @@ typedef struct eng_step_cost {
  * earlier claim; equal speed: fewer drafts. Without a table: no drafts. Scratch: heap[n]. Returns the expected tokens a second. */
 double eng_budget_choose(const eng_step_cost *step, eng_claim *claims, int32_t n, int32_t *heap);
 
-/* Expected tokens a second when each of n sequences verifies as many drafts, at least one, of survival[most]: the best such number. 0 = there
- * is no room for any. */
+/* Expected tokens a second when each of n sequences verifies as many drafts, at least one, of survival[most]: the best such number.
+ * 0 = there is no room for any. */
 double eng_budget_even(const eng_step_cost *step, int32_t n, const float *survival, int32_t most);
 
 #endif

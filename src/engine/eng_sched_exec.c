@@ -164,17 +164,35 @@ static void propose(di_scheduler *s, proposal *g)
         }
     }
     for (int32_t k = 0; k < g->n; k++) {
-        for (int32_t i = 0; i < g->choices[k]->n_drafts; i++) {
-            eng_sampler_retract(g->choices[k]->sampler, g->choices[k]->drafts[i]);
+        const eng_choice *const c = g->choices[k];
+        for (int32_t i = 0; i < c->n_drafts; i++) {
+            eng_sampler_retract(c->sampler, c->drafts[i]);
+        }
+        if (s->automatic.on) {
+            eng_auto_learn(s, c->confidence, c->n_drafts);
         }
     }
     g->n = 0;
+}
+
+static bool shall_propose(di_scheduler *s, const eng_pass *p)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < p->n_parts; i++) {
+        int32_t anchor = 0;
+        n += wants_draft(s, p, &p->parts[i], &anchor) != NULL;
+    }
+    return n > 0 && (!s->automatic.on || eng_auto_proposes(s, p, n));
 }
 
 static void draft_all(di_scheduler *s, eng_pass *p)
 {
     proposal g = {.n = 0};
     const int32_t most = s->draft_group;
+    p->proposed = shall_propose(s, p);
+    if (!p->proposed) {
+        return;
+    }
     for (int32_t i = 0; i < p->n_parts; i++) {
         int32_t anchor = 0;
         eng_choice *const c = wants_draft(s, p, &p->parts[i], &anchor);
@@ -215,6 +233,7 @@ static void run_script(di_scheduler *s, eng_pass *p)
 static void run_pass(di_scheduler *s, eng_pass *p)
 {
     p->began_ns = clock_now_ns();
+    p->proposed = false;
     if (s->script != NULL) {
         run_script(s, p);
     } else {

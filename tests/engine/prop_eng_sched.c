@@ -218,7 +218,23 @@ typedef struct totals {
     int64_t cancelled;
     int64_t drafted;
     int64_t accepted;
+    int64_t by_itself; /* drafted, where the scheduler chose how many */
 } totals;
+
+static void check_figures(const di_scheduler_stats *stats)
+{
+    int64_t verified = 0;
+    int64_t accepted = 0;
+    for (int j = 0; j < DI_MAX_VERIFIED; j++) {
+        assert_in_range(stats->accepted_at[j], 0, stats->verified_at[j]);
+        assert_true(j == 0 || stats->verified_at[j] <= stats->verified_at[j - 1]);
+        verified += stats->verified_at[j];
+        accepted += stats->accepted_at[j];
+    }
+    assert_int_equal(verified, stats->drafted_tokens);
+    assert_int_equal(accepted, stats->accepted_tokens);
+    assert_true(stats->calibration_error >= 0.0 && stats->calibration_error <= 1.0);
+}
 
 static void run_mixed(const script *scripts, size_t n_scripts, size_t n_runs, int64_t kv_bytes, totals *sum, uint64_t *seed)
 {
@@ -234,7 +250,8 @@ static void run_mixed(const script *scripts, size_t n_scripts, size_t n_runs, in
                                     .user = &n_events,
                                     .max_running = (int32_t)(MAX_N + below(seed, 30)),
                                     .ahead_tokens = (int32_t)(1 + below(seed, 200)),
-                                    .draft_tokens = (int32_t)below(seed, 4)};
+                                    .draft_tokens = (int32_t)below(seed, 4),
+                                    .draft_auto = below(seed, 2) == 0};
     di_scheduler *sched;
     di_sequence *q;
     assert_int_equal(di_scheduler_new(e, &o, &sched, NULL), DI_OK);
@@ -267,6 +284,8 @@ static void run_mixed(const script *scripts, size_t n_scripts, size_t n_runs, in
     sum->preempted += stats.n_preempted;
     sum->drafted += stats.drafted_tokens;
     sum->accepted += stats.accepted_tokens;
+    sum->by_itself += o.draft_auto ? stats.drafted_tokens : 0;
+    check_figures(&stats);
     assert_true(draft || stats.drafted_tokens == 0);
     expect_empty(e);
     di_scheduler_free(sched);
@@ -291,7 +310,8 @@ static void golden(const char *dir)
     assert_true(sum.cancelled > 0);
     assert_true(sum.preempted > 0);
     assert_true((sum.accepted > 0 && sum.accepted < sum.drafted) || ROUNDS < 2);
-    print_message("%lld of %lld drafts accepted\n", (long long)sum.accepted, (long long)sum.drafted);
+    print_message("%lld of %lld drafts accepted, %lld of a number that was chosen\n", (long long)sum.accepted, (long long)sum.drafted,
+                  (long long)sum.by_itself);
     di_model_close(model);
     free(scripts);
 }
