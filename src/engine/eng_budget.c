@@ -6,6 +6,9 @@
 #include <math.h>
 #include <stddef.h>
 
+#define LEARN_DOWN 0.5
+#define LEARN_UP 0.05
+
 /* ---- what a pass takes ---- */
 
 bool eng_cost_add(eng_cost *cost, int32_t rows, double seconds)
@@ -15,7 +18,10 @@ bool eng_cost_add(eng_cost *cost, int32_t rows, double seconds)
         return false;
     }
     cost->rows[n] = rows;
-    cost->seconds[n] = n > 0 && seconds < cost->seconds[n - 1] ? cost->seconds[n - 1] : seconds;
+    cost->seconds[n] = seconds;
+    for (int32_t i = n - 1; i >= 0 && cost->seconds[i] > seconds; i--) {
+        cost->seconds[i] = seconds;
+    }
     cost->n = n + 1;
     return true;
 }
@@ -31,6 +37,37 @@ double eng_cost_seconds(const eng_cost *cost, int32_t rows)
     }
     const double slope = (cost->seconds[i] - cost->seconds[i - 1]) / ((double)cost->rows[i] - (double)cost->rows[i - 1]);
     return cost->seconds[i - 1] + slope * ((double)rows - (double)cost->rows[i - 1]);
+}
+
+/* Its neighbours follow, so that seconds never fall. */
+static void set_point(eng_cost *cost, int32_t at, double seconds)
+{
+    cost->seconds[at] = seconds;
+    for (int32_t i = at - 1; i >= 0 && cost->seconds[i] > cost->seconds[at]; i--) {
+        cost->seconds[i] = cost->seconds[at];
+    }
+    for (int32_t i = at + 1; i < cost->n && cost->seconds[i] < cost->seconds[at]; i++) {
+        cost->seconds[i] = cost->seconds[at];
+    }
+}
+
+void eng_cost_learn(eng_cost *cost, int32_t rows, double seconds)
+{
+    int32_t i = 0; /* the point at or behind `rows`, or the last */
+    if (cost->n == 0 || rows < 1 || !isfinite(seconds) || !(seconds > 0.0)) {
+        return;
+    }
+    while (i < cost->n - 1 && cost->rows[i] < rows) {
+        i++;
+    }
+    /* By what part it is off, so that both points stay positive. */
+    const double ratio = seconds / eng_cost_seconds(cost, rows) - 1.0;
+    const double factor = 1.0 + (ratio < 0.0 ? ratio * LEARN_DOWN : ratio * LEARN_UP);
+    const double before = i > 0 ? cost->seconds[i - 1] * factor : 0.0;
+    set_point(cost, i, cost->seconds[i] * factor);
+    if (i > 0 && cost->rows[i] > rows) {
+        set_point(cost, i - 1, before);
+    }
 }
 
 /* ---- survival ---- */

@@ -22,9 +22,12 @@ typedef struct eng_cost {
     int32_t n;
 } eng_cost;
 
-/* Adds a point behind the others; fewer seconds than before count as so many. False, and nothing changes: the table is full, rows do not
- * grow, or seconds are not positive and finite. */
+/* Adds a point behind the others. Where those took longer they were disturbed, for more rows never take less: they are lowered. False, and
+ * nothing changes: the table is full, rows do not grow, or seconds are not positive and finite. */
 bool eng_cost_add(eng_cost *cost, int32_t rows, double seconds);
+/* A pass of so many rows took so long: the points around it come half the way down to it, or a twentieth of the way up, since whatever
+ * disturbs a pass makes it longer. What makes no sense, and an empty table, change nothing. */
+void eng_cost_learn(eng_cost *cost, int32_t rows, double seconds);
 /* Linear between points, and beyond the last; in front of the first what the first says. 0 = the table is empty. */
 double eng_cost_seconds(const eng_cost *cost, int32_t rows);
 

@@ -400,7 +400,7 @@ static void take_in(di_scheduler *s, di_step_info *info)
     eng_exec_wait(s);
     eng_pass *const done = s->flight;
     s->flight = NULL;
-    s->proposing = !s->automatic.on || done->proposed;
+    s->proposing = done->leads;
     count_pass(s, done, info);
     eng_retire_pass(s, done);
     eng_retire_marked(s);

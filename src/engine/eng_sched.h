@@ -139,6 +139,7 @@ typedef struct eng_pass {
     di_status status;
     di_error err;        /* of the pass, or of the first result that failed */
     bool proposed;       /* drafts for the next one were made */
+    bool leads;          /* passes planned behind it shall have rows for drafts */
     int64_t draft_ns;
     int64_t began_ns;
     int64_t ended_ns;
@@ -154,14 +155,15 @@ typedef struct eng_executor {
     pool *sampling; /* NULL: one thread */
 } eng_executor;
 
-/* Drafts as far as they pay. Costs are constant once measured; `mean` and `n_idle` are the executor's while it runs a pass; the rest is
- * scratch of settling. */
+/* Drafts as far as they pay. The executor's while it runs a pass, but for the scratch, which is settling's; between passes the
+ * scheduler's. */
 typedef struct eng_auto {
     bool on;
     eng_cost pass;             /* by rows */
     eng_cost proposal;         /* by sequences, up to a group */
     float mean[ENG_MAX_DRAFT]; /* survival of late proposals */
     int32_t n_idle;            /* passes since the last proposal */
+    bool probing;              /* the last proposal is a trial: it is verified in full */
     eng_claim *claims;         /* [max_running] */
     float (*survival)[ENG_MAX_DRAFT]; /* [max_running] */
     int32_t *heap;             /* [max_running] */
@@ -194,7 +196,7 @@ struct di_scheduler {
     int32_t draft_length; /* of proposals; 0 = none */
     int32_t draft_group;
     eng_auto automatic;
-    bool proposing;       /* the last pass that was taken in made drafts, or none was yet */
+    bool proposing;       /* rows for drafts are planned */
     eng_survival_bin bins[ENG_SURVIVAL_BINS];
     eng_executor exec;
     eng_pass passes[2];
@@ -266,6 +268,10 @@ void eng_auto_close(di_scheduler *s);
 void eng_auto_cut(di_scheduler *s, const eng_pass *p);
 /* Whether n sequences of this pass shall have drafts in the next. Executor. */
 bool eng_auto_proposes(di_scheduler *s, const eng_pass *p, int32_t n);
+/* Whether drafts may be there for the pass behind the next. Executor. */
+bool eng_auto_wants_rows(const di_scheduler *s, const eng_pass *p);
+/* What the pass took, and proposals for so many sequences. Executor. */
+void eng_auto_timed(di_scheduler *s, const eng_pass *p, double seconds, int32_t n_proposals, double proposing);
 /* Of one proposal. Executor. */
 void eng_auto_learn(di_scheduler *s, const float *confidence, int32_t n);
 

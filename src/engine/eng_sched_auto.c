@@ -1,9 +1,9 @@
-/* eng_sched_auto.c - drafts as far as they pay (`draft_auto`): measured costs, whether to propose, and how many drafts a pass verifies.
+/* eng_sched_auto.c - drafts as far as they pay (`draft_auto`): costs, whether to propose, and how many drafts a pass verifies.
  *
- * When the scheduler is made, passes and proposals of several sizes are timed. Before a pass is handed over its drafts are cut to what
- * eng_budget.h chooses from their survival. Before a proposal is made the same account is taken with the survival that proposals had of
- * late: when none pays, none is made, but for one now and then, to see whether it would by now. What comes out depends on none of this
- * (docs/decisions/0009), so measured times may decide. */
+ * When the scheduler is made, passes and proposals of several sizes are timed; from then on each one that runs corrects the tables. Before
+ * a pass is handed over its drafts are cut to what eng_budget.h chooses from their survival. Before a proposal is made the same account
+ * is taken with the survival that proposals had of late: when none pays, none is made, but for a trial now and then, verified in full, to
+ * see whether it would by now. What comes out depends on none of this (docs/decisions/0009), so measured times may decide. */
 #include "core/core.h"
 #include "engine/eng_sched.h"
 
@@ -11,8 +11,8 @@
 #include <string.h>
 
 #define MEASURE_ROWS 128        /* larger passes follow from the last two points */
-#define MEASURE_NS 400000000    /* no further size once that much time is gone; two sizes are always timed */
-#define MEASURE_TIMES 3         /* the least counts: whatever disturbs makes it longer */
+#define MEASURE_NS 100000000    /* no further size once a sweep over sizes has taken so long; two sizes are always timed */
+#define MEASURE_SWEEPS 4        /* the least of a size counts: whatever disturbs makes it longer, and seldom all sweeps */
 #define PROBE_PASSES 64         /* a proposal after so many passes without one: 1/64 of its time at most */
 #define MEAN_WEIGHT 0.1f        /* of one proposal in the mean */
 
@@ -23,7 +23,6 @@ typedef struct measuring {
     eng_cache cache;
     mdl_seq seq;
     int32_t ids[MEASURE_ROWS];
-    int64_t began_ns;
 } measuring;
 
 /* As decoding runs them: logits of every row. */
@@ -72,19 +71,24 @@ static int32_t larger(int32_t n, int32_t most)
 
 static di_status measure_sizes(measuring *m, time_fn time, int32_t most, eng_cost *out, di_error *err)
 {
-    m->began_ns = clock_now_ns();
+    double least[ENG_COST_POINTS];
+    int32_t sizes = ENG_COST_POINTS; /* of a sweep; the first one finds it */
     double seconds = 0.0;
     di_status status = time(m, 1, &seconds, err); /* the first one reserves memory */
-    for (int32_t n = 1; n <= most && status == DI_OK; n = larger(n, most)) {
-        double least = 0.0;
-        for (int i = 0; i < MEASURE_TIMES && status == DI_OK; i++) {
+    for (int sweep = 0; sweep < MEASURE_SWEEPS && status == DI_OK; sweep++) {
+        const int64_t began = clock_now_ns();
+        int32_t i = 0;
+        for (int32_t n = 1; n <= most && i < sizes && status == DI_OK; n = larger(n, most), i++) {
             status = time(m, n, &seconds, err);
-            least = i == 0 || seconds < least ? seconds : least;
+            least[i] = sweep == 0 || seconds < least[i] ? seconds : least[i];
+            if (sweep == 0 && i >= 1 && clock_now_ns() - began > MEASURE_NS) {
+                sizes = i + 1;
+            }
         }
-        (void)eng_cost_add(out, n, least);
-        if (out->n >= 2 && clock_now_ns() - m->began_ns > MEASURE_NS) {
-            break;
-        }
+        sizes = i;
+    }
+    for (int32_t n = 1, i = 0; i < sizes && status == DI_OK; n = larger(n, most), i++) {
+        (void)eng_cost_add(out, n, least[i]);
     }
     return status;
 }
@@ -169,6 +173,10 @@ void eng_auto_cut(di_scheduler *s, const eng_pass *p)
 {
     eng_auto *const a = &s->automatic;
     int32_t n = 0;
+    if (a->probing) {
+        a->probing = false;
+        return;
+    }
     for (int32_t i = 0; i < p->n_parts; i++) {
         const eng_choice *const c = p->parts[i].choice;
         if (decodes(&p->parts[i])) {
@@ -194,12 +202,29 @@ bool eng_auto_proposes(di_scheduler *s, const eng_pass *p, int32_t n)
     const eng_step_cost step = {
         .pass = &a->pass, .seconds = proposal_seconds(s, n), .rows = p->n_prefill, .room = s->step_tokens - p->n_prefill - n};
     const double without = n / eng_cost_seconds(&a->pass, p->n_prefill + n);
+    const bool pays = eng_budget_even(&step, n, a->mean, s->draft_length) > without;
     a->n_idle++;
-    if (eng_budget_even(&step, n, a->mean, s->draft_length) <= without && a->n_idle < PROBE_PASSES) {
+    if (!pays && a->n_idle < PROBE_PASSES) {
         return false;
     }
+    a->probing = !pays;
     a->n_idle = 0;
     return true;
+}
+
+bool eng_auto_wants_rows(const di_scheduler *s, const eng_pass *p)
+{
+    return !s->automatic.on || p->proposed || s->automatic.n_idle == PROBE_PASSES - 1;
+}
+
+void eng_auto_timed(di_scheduler *s, const eng_pass *p, double seconds, int32_t n_proposals, double proposing)
+{
+    if (p->n_prefill == 0) { /* rows of prompts have no logits and no samples */
+        eng_cost_learn(&s->automatic.pass, p->n_rows, seconds);
+    }
+    if (n_proposals > 0 && n_proposals <= s->draft_group) {
+        eng_cost_learn(&s->automatic.proposal, n_proposals, proposing);
+    }
 }
 
 void eng_auto_learn(di_scheduler *s, const float *confidence, int32_t n)

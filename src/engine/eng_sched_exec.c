@@ -175,23 +175,25 @@ static void propose(di_scheduler *s, proposal *g)
     g->n = 0;
 }
 
-static bool shall_propose(di_scheduler *s, const eng_pass *p)
+static int32_t count_wanted(const di_scheduler *s, const eng_pass *p)
 {
     int32_t n = 0;
     for (int32_t i = 0; i < p->n_parts; i++) {
         int32_t anchor = 0;
         n += wants_draft(s, p, &p->parts[i], &anchor) != NULL;
     }
-    return n > 0 && (!s->automatic.on || eng_auto_proposes(s, p, n));
+    return n;
 }
 
-static void draft_all(di_scheduler *s, eng_pass *p)
+/* Returns for how many choices. */
+static int32_t draft_all(di_scheduler *s, eng_pass *p)
 {
     proposal g = {.n = 0};
     const int32_t most = s->draft_group;
-    p->proposed = shall_propose(s, p);
+    const int32_t wanted = count_wanted(s, p);
+    p->proposed = wanted > 0 && (!s->automatic.on || eng_auto_proposes(s, p, wanted));
     if (!p->proposed) {
-        return;
+        return 0;
     }
     for (int32_t i = 0; i < p->n_parts; i++) {
         int32_t anchor = 0;
@@ -207,6 +209,7 @@ static void draft_all(di_scheduler *s, eng_pass *p)
         }
     }
     propose(s, &g);
+    return wanted;
 }
 
 /* ---- one pass ---- */
@@ -250,11 +253,16 @@ static void run_pass(di_scheduler *s, eng_pass *p)
         }
     }
     const int64_t sampled_ns = clock_now_ns();
+    int32_t n_proposals = 0;
     if (p->status == DI_OK && s->draft_length > 0) {
-        draft_all(s, p);
+        n_proposals = draft_all(s, p);
     }
     p->ended_ns = clock_now_ns();
     p->draft_ns = p->ended_ns - sampled_ns;
+    if (p->status == DI_OK && s->automatic.on) {
+        eng_auto_timed(s, p, (double)(sampled_ns - p->began_ns) * 1e-9, n_proposals, (double)p->draft_ns * 1e-9);
+    }
+    p->leads = eng_auto_wants_rows(s, p);
 }
 
 /* ---- the thread ---- */

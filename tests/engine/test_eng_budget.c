@@ -21,8 +21,8 @@ static void costs_are_linear_between_points_and_beyond(void **state)
     assert_true(eng_cost_add(&c, 2, 0.010));
     close_to(eng_cost_seconds(&c, 1), 0.010);
     close_to(eng_cost_seconds(&c, 100), 0.010);
-    assert_true(eng_cost_add(&c, 4, 0.014));
-    assert_true(eng_cost_add(&c, 8, 0.012)); /* counts as 0.014 */
+    assert_true(eng_cost_add(&c, 4, 0.020)); /* disturbed, as the next one shows */
+    assert_true(eng_cost_add(&c, 8, 0.014));
     assert_true(eng_cost_add(&c, 16, 0.030));
     close_to(eng_cost_seconds(&c, 2), 0.010);
     close_to(eng_cost_seconds(&c, 3), 0.012);
@@ -49,6 +49,36 @@ static void points_that_make_no_sense_are_refused(void **state)
     }
     assert_false(eng_cost_add(&c, ENG_COST_POINTS + 1, 1.0));
     assert_int_equal(c.n, ENG_COST_POINTS);
+}
+
+static void costs_follow_what_passes_take(void **state)
+{
+    (void)state;
+    eng_cost c = {.n = 0};
+    eng_cost_learn(&c, 1, 1.0);
+    assert_int_equal(c.n, 0);
+    assert_true(eng_cost_add(&c, 1, 1.0));
+    assert_true(eng_cost_add(&c, 4, 4.0));
+    assert_true(eng_cost_add(&c, 8, 4.0));
+    eng_cost_learn(&c, 4, 2.0); /* half the way down */
+    close_to(c.seconds[1], 3.0);
+    close_to(c.seconds[2], 4.0);
+    eng_cost_learn(&c, 4, 63.0); /* 20 times as long as thought: up by a twentieth of that, and what is behind not below */
+    close_to(c.seconds[0], 1.0);
+    close_to(c.seconds[1], 6.0);
+    close_to(c.seconds[2], 6.0);
+    eng_cost_learn(&c, 8, 0.5); /* and what is in front not above */
+    close_to(c.seconds[2], 3.25);
+    close_to(c.seconds[1], 3.25);
+    eng_cost_learn(&c, 6, 3.25 * 0.5); /* between two points: both */
+    close_to(c.seconds[1], 3.25 * 0.75);
+    close_to(c.seconds[2], 3.25 * 0.75);
+    const eng_cost before = c;
+    eng_cost_learn(&c, 4, (double)NAN);
+    eng_cost_learn(&c, 4, (double)INFINITY);
+    eng_cost_learn(&c, 4, -1.0);
+    eng_cost_learn(&c, 0, 1.0);
+    assert_memory_equal(&c, &before, sizeof c);
 }
 
 static void survival_is_a_product_of_probabilities(void **state)
@@ -289,6 +319,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(costs_are_linear_between_points_and_beyond),
         cmocka_unit_test(points_that_make_no_sense_are_refused),
+        cmocka_unit_test(costs_follow_what_passes_take),
         cmocka_unit_test(survival_is_a_product_of_probabilities),
         cmocka_unit_test(equal_survivals_go_to_short_prefixes_then_to_early_sequences),
         cmocka_unit_test(equal_speed_means_fewer_drafts),

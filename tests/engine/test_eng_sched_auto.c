@@ -156,11 +156,50 @@ static void proposals_stop_while_none_pays_but_for_one_now_and_then(void **state
     while (idle < 1000 && !eng_auto_proposes(&f->s, &f->pass, CHOICES)) {
         idle++;
     }
-    assert_int_equal(idle, 63); /* the 64th proposes */
+    assert_int_equal(idle, 63); /* the 64th proposes, and nothing is cut of it */
+    f->s.automatic.pass.seconds[1] = 1e6;
+    eng_auto_cut(&f->s, &f->pass);
+    expect_lengths(f, 5, 5, 5);
+    eng_auto_cut(&f->s, &f->pass);
+    expect_lengths(f, 0, 0, 0);
+    f->s.automatic.pass.seconds[1] = 2.0;
     for (int i = 0; i < 30; i++) {
         eng_auto_learn(&f->s, likely, 5);
     }
     assert_true(eng_auto_proposes(&f->s, &f->pass, CHOICES));
+    fake_free(f);
+}
+
+/* Two passes ahead, because one is planned while another runs. */
+static void rows_are_planned_for_a_trial(void **state)
+{
+    (void)state;
+    fake *const f = fake_new(1e-6, 1e3);
+    for (int i = 1; i < 64; i++) {
+        assert_false(eng_auto_proposes(&f->s, &f->pass, CHOICES));
+        assert_int_equal(eng_auto_wants_rows(&f->s, &f->pass), i == 63);
+    }
+    assert_true(eng_auto_proposes(&f->s, &f->pass, CHOICES));
+    f->pass.proposed = true;
+    assert_true(eng_auto_wants_rows(&f->s, &f->pass));
+    fake_free(f);
+}
+
+/* A pass with rows of prompts says nothing of decoding; a proposal in several groups nothing of one. */
+static void what_passes_take_corrects_the_tables(void **state)
+{
+    (void)state;
+    fake *const f = fake_new(0.01, 0.5);
+    eng_auto *const a = &f->s.automatic;
+    f->pass.n_rows = 1;
+    f->pass.n_prefill = 3;
+    eng_auto_timed(&f->s, &f->pass, 0.5, 3, 0.1);
+    assert_true(fabs(a->pass.seconds[0] - 1.0) < 1e-9);
+    assert_true(fabs(a->proposal.seconds[1] - 0.75) < 1e-9);
+    f->pass.n_prefill = 0;
+    eng_auto_timed(&f->s, &f->pass, 0.5, 2, 0.25);
+    assert_true(fabs(a->pass.seconds[0] - 0.75) < 1e-9);
+    assert_true(fabs(a->proposal.seconds[1] - 0.5) < 1e-9);
     fake_free(f);
 }
 
@@ -200,6 +239,8 @@ int main(void)
         cmocka_unit_test(temperatures_are_applied),
         cmocka_unit_test(what_cannot_be_verified_is_not_counted_on),
         cmocka_unit_test(proposals_stop_while_none_pays_but_for_one_now_and_then),
+        cmocka_unit_test(rows_are_planned_for_a_trial),
+        cmocka_unit_test(what_passes_take_corrects_the_tables),
         cmocka_unit_test(the_mean_follows_late_proposals),
         cmocka_unit_test(dear_proposals_are_not_made),
     };
