@@ -134,6 +134,7 @@ void serve_get_service(const serve_options *o, di_service_options *out)
         .engine =
             {
                 .backend = o->engine.backend,
+                .cpu_isa = o->engine.cpu_isa,
                 .n_threads = (int32_t)o->engine.threads,
                 .chunk_tokens = (int32_t)o->engine.chunk_tokens,
                 .max_tokens = o->max_context,
