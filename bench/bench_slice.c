@@ -31,7 +31,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ROUNDS = 7, PROMPT = 512, BATCH = 8, VOCAB = 4096 };
+enum { ROUNDS = CPU_BENCH_ROUNDS, PROMPT = 512, BATCH = 8, VOCAB = 4096 };
 
 static const char CONFIG[] =
     "{\"model_type\":\"deepseek_v41\",\"dtype\":\"bfloat16\",\"bos_token_id\":0,\"eos_token_id\":1,\"pad_token_id\":2,"
@@ -240,21 +240,6 @@ static double fma_rate(ceilings *c)
     return done / (double)ns;
 }
 
-static int compare(const void *a, const void *b)
-{
-    const double x = *(const double *)a;
-    const double y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(const double *values)
-{
-    double sorted[ROUNDS];
-    memcpy(sorted, values, sizeof sorted);
-    qsort(sorted, ROUNDS, sizeof *sorted, compare);
-    return sorted[ROUNDS / 2];
-}
-
 static void report(bool json, const char *name, int threads, double value, const char *unit, const char *baseline,
                    double ratio)
 {
@@ -377,7 +362,7 @@ static void bench_decode(const slice *s, di_engine *engine, ceilings *c, int32_t
         }
     }
     snprintf(name, sizeof name, "decode_x%d", (int)n);
-    report(json, name, c->threads, median(ms), "ms", "byte floor", median(ratio));
+    report(json, name, c->threads, bench_median(ms), "ms", "byte floor", bench_median(ratio));
     for (int32_t i = 0; i < n; i++) {
         di_sequence_free(seqs[i]);
     }
@@ -400,7 +385,7 @@ static void bench_prefill(const slice *s, di_engine *engine, ceilings *c, bool j
         ratio[r] = work / rate / (double)ns;
         di_sequence_free(seq);
     }
-    report(json, "prefill_512", c->threads, median(speed), "tok/s", "fma", median(ratio));
+    report(json, "prefill_512", c->threads, bench_median(speed), "tok/s", "fma", bench_median(ratio));
 }
 
 static void bench_threads(const slice *s, const di_model *model, int threads, const uint8_t *data, size_t n_data,

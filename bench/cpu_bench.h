@@ -55,6 +55,7 @@ struct cpu_bench {
 _Noreturn void bench_fail(const char *what);
 void *bench_need(void *p);
 uint64_t bench_random(uint64_t *state);
+double bench_median(const double values[CPU_BENCH_ROUNDS]);
 
 /* n bytes of codes as trained weights have them: normally distributed, the largest of 1024 near the format's largest. */
 void bench_fill_fp8(uint8_t *codes, size_t n, uint64_t *state);

@@ -97,7 +97,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double median(const double *values)
+double bench_median(const double values[CPU_BENCH_ROUNDS])
 {
     double sorted[ROUNDS];
     memcpy(sorted, values, sizeof sorted);
@@ -117,10 +117,10 @@ static void report(const cpu_bench *b, const bench_case *c)
     if (b->json) {
         printf("{\"bench\":\"cpu\",\"case\":\"%s/%d\",\"metric\":\"%s\",\"value\":%.4g,\"unit\":\"%s\","
                "\"baseline\":\"%s\",\"ratio\":%.3f}\n",
-               c->name, c->lane->threads, metric, median(c->rate), unit, bound->name, median(ratio));
+               c->name, c->lane->threads, metric, bench_median(c->rate), unit, bound->name, bench_median(ratio));
     } else {
         printf("%-20s %d thread%s %9.2f %-7s %5.1f %% of %s\n", c->name, c->lane->threads,
-               c->lane->threads > 1 ? "s" : " ", median(c->rate), unit, 100.0 * median(ratio), bound->name);
+               c->lane->threads > 1 ? "s" : " ", bench_median(c->rate), unit, 100.0 * bench_median(ratio), bound->name);
     }
     fflush(stdout);
 }

@@ -126,6 +126,7 @@ static di_status open_engine(generation *g, di_error *err)
     const cli_engine_options *o = &g->engine_options;
     const di_engine_options options = {
         .backend = o->backend,
+        .cpu_isa = o->cpu_isa,
         .n_threads = (int32_t)o->threads,
         .chunk_tokens = (int32_t)o->chunk_tokens,
         .max_tokens = g->max_context,

@@ -87,6 +87,7 @@ void cli_add_model(cli_parser *p, cli_engine_options *o)
 void cli_add_engine(cli_parser *p, cli_engine_options *o)
 {
     cli_add_string(p, "backend", "NAME", &o->backend, "auto, or a backend by name");
+    cli_add_string(p, "cpu-isa", "NAME", &o->cpu_isa, "instructions of backend cpu: auto, avx2, avx512 or avx512vnni; same results");
     cli_add_int(p, "threads", "N", &o->threads, 0, 1024, "worker threads; 0 = all processors");
     cli_add_int(p, "chunk-tokens", "N", &o->chunk_tokens, 0, 1 << 20, "most tokens of one forward pass; 0 = default");
 }

@@ -70,12 +70,13 @@ void cli_mark_secret(cli_parser *p);
 typedef struct cli_engine_options {
     const char *model; /* NULL = the default place */
     const char *backend;
+    const char *cpu_isa;
     int64_t threads;
     int64_t chunk_tokens;
 } cli_engine_options;
 
 void cli_add_model(cli_parser *p, cli_engine_options *o);  /* --model */
-void cli_add_engine(cli_parser *p, cli_engine_options *o); /* --backend --threads --chunk-tokens */
+void cli_add_engine(cli_parser *p, cli_engine_options *o); /* --backend --cpu-isa --threads --chunk-tokens */
 
 /* Reads argv, the environment and the file. *args are the arguments that are no options, [*n_args], borrowed from argv. Ends the program
  * after --help and --print-config (0) and on a mistake (CLI_USAGE). */

@@ -44,6 +44,7 @@ static void add_model_options(cli_parser *p, serve_options *o)
     cli_add_int(p, "max-unread-kb", "N", &o->max_unread_kb, 0, INT64_C(1) << 20,
                 "output of a stream that waits for its reader; beyond it is cancelled; 0 = 1024");
     cli_add_int(p, "max-request-mb", "N", &o->max_request_mb, 0, INT64_C(1) << 20, "memory of one request while it is read; 0 = 1024");
+    cli_add_int(p, "max-messages", "N", &o->max_messages, 0, UINT32_MAX, "most messages of a request; 0 = 100,000");
     cli_add_int(p, "max-tokens-bound", "N", &o->max_tokens_bound, 0, UINT32_MAX, "largest max_tokens of a request; 0 = 393216");
     cli_add_flag(p, "thinking-off", &o->thinking_off, "requests that do not say want no thinking");
 }
@@ -136,6 +137,7 @@ void serve_get_service(const serve_options *o, di_service_options *out)
         .engine =
             {
                 .backend = o->engine.backend,
+                .cpu_isa = o->engine.cpu_isa,
                 .n_threads = (int32_t)o->engine.threads,
                 .chunk_tokens = (int32_t)o->engine.chunk_tokens,
                 .max_tokens = o->max_context,
@@ -156,6 +158,7 @@ void serve_get_service(const serve_options *o, di_service_options *out)
                 .thinking_off = o->thinking_off,
                 .max_tokens_bound = (uint32_t)o->max_tokens_bound,
                 .max_request_bytes = (size_t)(o->max_request_mb * MIB),
+                .max_messages = (uint32_t)o->max_messages,
             },
         .model_name = o->model_name,
         .n_prepare_threads = (int32_t)o->prepare_threads,

@@ -21,6 +21,7 @@ typedef struct serve_options {
     int64_t max_calls;
     int64_t max_unread_kb;
     int64_t max_request_mb;
+    int64_t max_messages;
     int64_t max_tokens_bound;
     bool no_prefix_cache;
     bool thinking_off;

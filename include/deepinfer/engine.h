@@ -39,6 +39,7 @@ typedef struct di_engine_options {
     int64_t kv_bytes;     /* memory for KV, taken as it is used: pages and states of sequences, the prefix cache; 0 = a quarter of RAM */
     di_replay replay;
     bool draft;           /* load the checkpoint's draft model, when it has one (di_sequence_draft) */
+    const char *cpu_isa;  /* backend "cpu": avx2, avx512 or avx512vnni; "auto" or NULL = the widest there is. Results are the same bits */
 } di_engine_options;
 
 DI_API void di_engine_options_default(di_engine_options *out); /* the same as all zero */

@@ -13,7 +13,7 @@ class Error(ctypes.Structure):
 
 class EngineOptions(ctypes.Structure):
     _fields_ = [("backend", c_char_p), ("n_threads", c_int32), ("chunk_tokens", c_int32), ("max_tokens", c_int64), ("trace", c_void_p),
-                ("trace_user", c_void_p), ("kv_bytes", c_int64), ("replay", c_int), ("draft", c_bool)]
+                ("trace_user", c_void_p), ("kv_bytes", c_int64), ("replay", c_int), ("draft", c_bool), ("cpu_isa", c_char_p)]
 
 
 class SchedulerOptions(ctypes.Structure):
@@ -25,7 +25,8 @@ class SchedulerOptions(ctypes.Structure):
 class RecipeOptions(ctypes.Structure):
     _fields_ = [("thinking_off", c_bool), ("reject_missing_reasoning", c_bool), ("reject_responses_web_search", c_bool),
                 ("drop_messages_web_search", c_bool), ("messages_any_forces_call", c_bool), ("max_tokens_bound", c_uint32),
-                ("image_token", c_char_p), ("aliases", c_void_p), ("n_aliases", c_size_t), ("max_request_bytes", c_size_t)]
+                ("image_token", c_char_p), ("aliases", c_void_p), ("n_aliases", c_size_t), ("max_request_bytes", c_size_t),
+                ("max_messages", c_uint32)]
 
 
 class ServiceOptions(ctypes.Structure):

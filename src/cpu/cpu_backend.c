@@ -1,5 +1,5 @@
 /* cpu_backend.c - the CPU backend: the reference's stages over packed weights, with the widest kernels that this
- * processor has.
+ * processor has, or those asked for.
  *
  * Results equal the reference bit by bit (tests/cpu). Weights are packed while they fit three quarters of the machine's
  * memory; what does not fit stays in the mapped checkpoint and takes the reference path. Owner of a device: whoever
@@ -9,47 +9,83 @@
 #include "ops/ref.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
+/* One instruction set, the widest last. Within the last one GFNI is used where the processor has it. */
+typedef struct isa {
+    const char *name;
+    bool there;
+    const cpu_kernels *kernels;
+    cpu_panels_fn quads;
+    cpu_fixed_fn fixed;
+} isa;
+
+enum { N_ISAS = 3 };
+
 #if defined(__x86_64__)
-static const cpu_kernels *best_kernels(void)
+static void list_isas(isa out[N_ISAS])
 {
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512dq")) {
-        return &cpu_kernels_avx512;
-    }
-    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
-    return avx2 ? &cpu_kernels_avx2 : NULL; /* every processor with AVX2 and FMA has F16C */
-}
-
-static cpu_panels_fn best_quads(void)
-{
-    return best_kernels() == &cpu_kernels_avx512 && __builtin_cpu_supports("gfni") ? cpu_panels_gfni : NULL;
-}
-
-static cpu_fixed_fn best_fixed(void)
-{
-    return best_kernels() == &cpu_kernels_avx512 && __builtin_cpu_supports("avx512vnni") ? cpu_fixed_vnni : NULL;
+    /* Every processor with AVX2 and FMA has F16C. */
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+    const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+    out[0] = (isa){"avx2", avx2, &cpu_kernels_avx2, NULL, NULL};
+    out[1] = (isa){"avx512", avx512, &cpu_kernels_avx512, NULL, NULL};
+    out[2] = (isa){"avx512vnni", avx512 && __builtin_cpu_supports("avx512vnni"), &cpu_kernels_avx512,
+                   __builtin_cpu_supports("gfni") ? cpu_panels_gfni : NULL, cpu_fixed_vnni};
 }
 #else
-static const cpu_kernels *best_kernels(void) { return NULL; }
-static cpu_panels_fn best_quads(void) { return NULL; }
-static cpu_fixed_fn best_fixed(void) { return NULL; }
+static void list_isas(isa out[N_ISAS])
+{
+    static const char *const names[N_ISAS] = {"avx2", "avx512", "avx512vnni"};
+    for (int i = 0; i < N_ISAS; i++) {
+        out[i] = (isa){.name = names[i]};
+    }
+}
 #endif
 
-static bool available(void) { return best_kernels() != NULL; }
+static di_status choose_isa(const char *name, isa *out, di_error *err)
+{
+    isa all[N_ISAS];
+    list_isas(all);
+    if (name == NULL || strcmp(name, "auto") == 0) {
+        for (int i = N_ISAS - 1; i >= 0; i--) {
+            if (all[i].there) {
+                *out = all[i];
+                return DI_OK;
+            }
+        }
+        return err_set(err, DI_E_UNSUPPORTED, "the cpu backend needs AVX2 and FMA; use \"ref\"");
+    }
+    for (int i = 0; i < N_ISAS; i++) {
+        if (strcmp(name, all[i].name) == 0) {
+            *out = all[i];
+            return all[i].there ? DI_OK : err_set(err, DI_E_UNSUPPORTED, "cpu_isa: this processor has no %s", name);
+        }
+    }
+    return err_set(err, DI_E_ARGUMENT, "cpu_isa is '%s': must be auto, avx2, avx512 or avx512vnni", name);
+}
+
+static bool available(void)
+{
+    isa widest;
+    return choose_isa(NULL, &widest, NULL) == DI_OK;
+}
 
 static di_status cpu_open(const ops_device_options *options, ops_device **out, di_error *err)
 {
-    if (!available()) {
-        return err_set(err, DI_E_UNSUPPORTED, "the cpu backend needs AVX2 and FMA; use \"ref\"");
+    isa chosen;
+    di_status status = choose_isa(options->isa, &chosen, err);
+    if (status != DI_OK) {
+        return status;
     }
     cpu_device *dev = calloc(1, sizeof *dev);
     if (dev == NULL) {
         return err_memory(err, "device", sizeof *dev);
     }
-    di_status status = ref_device_init(&dev->ref, options, err);
+    status = ref_device_init(&dev->ref, options, err);
     if (status != DI_OK) {
         free(dev);
         return status;
@@ -57,9 +93,9 @@ static di_status cpu_open(const ops_device_options *options, ops_device **out, d
     long pages = sysconf(_SC_PHYS_PAGES);
     long page_size = sysconf(_SC_PAGESIZE);
     dev->budget = pages > 0 && page_size > 0 ? (size_t)pages / 4 * 3 * (size_t)page_size : 0;
-    dev->kernels = best_kernels();
-    dev->quads = best_quads();
-    dev->fixed = best_fixed();
+    dev->kernels = chosen.kernels;
+    dev->quads = chosen.quads;
+    dev->fixed = chosen.fixed;
     dev->ref.linear = cpu_linear;
     dev->ref.unpack_keys = dev->kernels->unpack_keys;
     dev->ref.products = dev->kernels->products;

@@ -98,7 +98,7 @@ di_status di_engine_open(const di_model *model, const di_engine_options *options
     }
     if (status == DI_OK) {
         mdl_runner_options r = {.backend = e->backend,
-                                .device = {.n_threads = o->n_threads},
+                                .device = {.n_threads = o->n_threads, .isa = o->cpu_isa},
                                 .max_rows = e->chunk,
                                 .max_tokens = e->max_tokens,
                                 .draft = o->draft,

@@ -370,6 +370,7 @@ typedef struct ops_device ops_device; /* each backend's own */
 typedef struct ops_device_options {
     int32_t n_threads; /* CPU backends; 0 = all CPUs of this process */
     int32_t ordinal;   /* GPU backends */
+    const char *isa;   /* backend "cpu": instruction set, NULL or "auto" = the widest; borrowed while it opens */
 } ops_device_options;
 
 typedef enum ops_weight_use {

@@ -348,15 +348,16 @@ static void a_full_queue_is_429_and_a_draining_tenant_503(void **state)
     chat_close(s, &script);
 }
 
+/* The script stops before the end of the text: an end that comes in one batch with the last tokens is no longer bounded. */
 static void who_does_not_read_is_dropped_and_others_are_not(void **state)
 {
     (void)state;
     held_script script;
     const di_service_options options = {.max_unread_bytes = 3000};
-    held_init(&script, LONG_TEXT, INT64_MAX);
+    held_init(&script, LONG_TEXT, 0);
     di_service *const s = chat_open(&script, &options);
     di_call *const lazy = chat_submit(s, DI_ROUTE_CHAT, STREAM);
-    di_call *const piece = chat_submit(s, DI_ROUTE_CHAT, CHAT_HELLO "}");
+    held_allow(&script, (int64_t)script.n - 1);
     assert_int_equal(chat_wait_phase(lazy, DI_CALL_ENDED).phase, DI_CALL_ENDED);
     const di_call_info info = chat_info(lazy);
     assert_true(info.cancelled);
@@ -365,6 +366,8 @@ static void who_does_not_read_is_dropped_and_others_are_not(void **state)
     char *text = chat_read_all(lazy);
     expect_part(text, "The output was not read.");
     free(text);
+    di_call *const piece = chat_submit(s, DI_ROUTE_CHAT, CHAT_HELLO "}");
+    held_allow(&script, INT64_MAX);
     text = chat_read_all(piece);
     expect_part(text, "\"content\":\"" LONG_TEXT "\"");
     free(text);

@@ -58,6 +58,18 @@ static void run(ops_device *dev, const ops_matrix *w, const float *x, int32_t ro
     d->linear(d, &job, 1);
 }
 
+/* m rows of k floats as kernels take them: groups of rows, each column by column. */
+static void group_rows(const float *x, size_t m, size_t k, float *grouped)
+{
+    for (size_t r = 0; r < m;) {
+        const size_t g = cpu_group(m - r);
+        for (size_t i = 0; i < k * g; i++) {
+            grouped[r * k + i] = x[(r + i % g) * k + i / g];
+        }
+        r += g;
+    }
+}
+
 static void compare(const shape *s, int32_t rows, uint64_t *seed)
 {
     ops_matrix w = random_matrix(s, seed);
@@ -128,13 +140,7 @@ static void every_instruction_set_agrees(void **state)
             for (size_t m = 1; m <= M; m++) {
                 const size_t panel = (m + n) % (OUT / CPU_PANEL - n + 1);
                 run(ref, &w, x, (int32_t)m, want);
-                for (size_t r = 0; r < m;) {
-                    const size_t g = cpu_group(m - r);
-                    for (size_t i = 0; i < K * g; i++) {
-                        grouped[r * K + i] = x[(r + i % g) * K + i / g];
-                    }
-                    r += g;
-                }
+                group_rows(x, m, K, grouped);
                 for (int isa = 0; isa < (wide ? 2 : 1); isa++) {
                     (isa == 0 ? cpu_panels_avx2 : cpu_panels_avx512)(p, panel, n, grouped, m, c, LDC);
                     for (size_t r = 0; r < m; r++) {
@@ -175,13 +181,7 @@ static void quads_have_the_references_bits(void **state)
             for (size_t m = 1; m <= M; m++) {
                 const size_t panel = (m + n) % (PANELS - n + 1);
                 run(ref, &w, x, (int32_t)m, want);
-                for (size_t r = 0; r < m;) {
-                    const size_t g = cpu_group(m - r);
-                    for (size_t i = 0; i < K * g; i++) {
-                        grouped[r * K + i] = x[(r + i % g) * K + i / g];
-                    }
-                    r += g;
-                }
+                group_rows(x, m, K, grouped);
                 cpu_panels_gfni(p, panel, n, grouped, m, c, LDC);
                 for (size_t r = 0; r < m; r++) {
                     const size_t left = OUT - panel * CPU_PANEL;

@@ -11,6 +11,7 @@ di_status vf_runner_open(const di_model *model, const vf_settings *settings, boo
     out->vocab = info.vocab_size;
     const di_engine_options options = {
         .backend = settings->backend,
+        .cpu_isa = settings->cpu_isa,
         .n_threads = settings->n_threads,
         .chunk_tokens = settings->chunk_tokens,
         .trace = traced ? vf_trace_on : NULL,
