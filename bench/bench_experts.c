@@ -9,6 +9,7 @@
 #include "cpu/cpu.h"
 #include "cpu_bench.h"
 #include "ops/formats.h"
+#include "order.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,13 +54,6 @@ static void draw(int32_t *ids, int32_t tokens, int32_t n_experts, uint64_t *seed
         }
         qsort(own, ACTIVE, sizeof *own, by_id);
     }
-}
-
-static int compare(const void *a, const void *b)
-{
-    const int64_t x = *(const int64_t *)a;
-    const int64_t y = *(const int64_t *)b;
-    return (x > y) - (x < y);
 }
 
 int main(int argc, char **argv)
@@ -109,7 +103,7 @@ int main(int argc, char **argv)
                 ns[c] = clock_now_ns() - start;
             }
         }
-        qsort(ns, CALLS, sizeof *ns, compare);
+        qsort(ns, CALLS, sizeof *ns, bench_by_int64);
         printf("{\"tokens\":%d,\"median_us\":%.1f,\"best_us\":%.1f}\n", (int)tokens[n], (double)ns[CALLS / 2] * 1e-3,
                (double)ns[0] * 1e-3);
     }

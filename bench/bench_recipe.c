@@ -8,6 +8,7 @@
  * runs the official package on them and fills in the ratios. The tokenizer is DI_TOKENIZERS/v41_recipe.json, else the one in
  * build/tokenizers, else the demo model's. Times are processor time of the process, all on one thread. */
 #include "core/file.h"
+#include "order.h"
 #include "recipe/rec_int.h"
 
 #include <deepinfer/recipe.h>
@@ -134,13 +135,6 @@ static void bench_prompts(const bench *whole, const bench *part, const char *pat
 
 /* ---- events ---- */
 
-static int compare(const void *a, const void *b)
-{
-    const int64_t x = *(const int64_t *)a;
-    const int64_t y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 static size_t take_events(di_reply *reply, int *n_events)
 {
     di_event event;
@@ -193,7 +187,7 @@ static void bench_events(const bench *b, const char *request_path, const char *o
         n_events = 0;
         times[i] = time_reply(b, request, ids, n_ids, &bytes, &n_events);
     }
-    qsort(times, REPEATS, sizeof *times, compare);
+    qsort(times, REPEATS, sizeof *times, bench_by_int64);
     report("stream", "token_to_events", (double)times[REPEATS / 2] / 1e3 / (double)n_ids, "\xC2\xB5s");
     report("stream", "ids", (double)n_ids, "ids");
     report("stream", "events", (double)n_events, "events");

@@ -51,13 +51,6 @@ static const char CONFIG[] =
     "\"candidate_block_size\":8,\"hc_mult\":4,\"hc_sinkhorn_iters\":20,\"hc_eps\":1e-6,\"num_nextn_predict_layers\":0}}"
     "\n";
 
-static void must(di_status status, const di_error *err)
-{
-    if (status != DI_OK) {
-        bench_fail(err->message);
-    }
-}
-
 /* --- The checkpoint ---------------------------------------------------------------------------------------------- */
 
 /* Values of every kind, as long as the largest tensor; and what the model weighs. */
@@ -121,7 +114,7 @@ static void write_text(const char *dir, const char *name, const char *text, size
 {
     di_error err;
     char *path = bench_need(file_path_join(dir, name));
-    must(file_write(path, text, n, &err), &err);
+    bench_must(file_write(path, text, n, &err), &err);
     free(path);
 }
 
@@ -147,11 +140,11 @@ static void write_checkpoint(slice *s, const char *dir)
     (void)mkdir(dir, 0777);
     buf_init(&s->index, (size_t)64 << 20);
     buf_puts(&s->index, "{\"weight_map\":{");
-    must(st_writer_new(&s->writer, &err), &err);
-    must(mdl_inventory_walk(&s->config, add_tensor, s, &err), &err);
+    bench_must(st_writer_new(&s->writer, &err), &err);
+    bench_must(mdl_inventory_walk(&s->config, add_tensor, s, &err), &err);
     buf_puts(&s->index, "}}");
     char *path = bench_need(file_path_join(dir, "model.safetensors"));
-    must(st_write(s->writer, path, &err), &err);
+    bench_must(st_write(s->writer, path, &err), &err);
     write_text(dir, "model.safetensors.index.json", s->index.data, s->index.size);
     st_writer_free(s->writer);
     buf_fini(&s->index);
@@ -168,8 +161,8 @@ static void prepare(slice *s, const char *dir)
     char text[sizeof CONFIG + 32];
     di_error err;
     snprintf(text, sizeof text, CONFIG, s->n_experts);
-    must(mdl_config_parse(text, strlen(text), &s->config, &err), &err);
-    must(mdl_inventory_walk(&s->config, count_tensor, s, &err), &err);
+    bench_must(mdl_config_parse(text, strlen(text), &s->config, &err), &err);
+    bench_must(mdl_inventory_walk(&s->config, count_tensor, s, &err), &err);
     char *path = bench_need(file_path_join(dir, "config.json"));
     if (!file_exists(path)) {
         write_checkpoint(s, dir);
@@ -261,13 +254,13 @@ static di_sequence *start(di_engine *engine, uint64_t *seed, size_t n, bool all)
     int32_t ids[PROMPT];
     di_error err;
     di_sequence *s;
-    must(di_sequence_new(engine, &s, &err), &err);
+    bench_must(di_sequence_new(engine, &s, &err), &err);
     for (size_t i = 0; i < n; i++) {
         ids[i] = (int32_t)(bench_random(seed) % 4000);
     }
-    must(di_sequence_keep_logits(s, all, &err), &err);
-    must(di_sequence_feed(s, ids, n, &err), &err);
-    must(di_sequence_run(s, &err), &err);
+    bench_must(di_sequence_keep_logits(s, all, &err), &err);
+    bench_must(di_sequence_feed(s, ids, n, &err), &err);
+    bench_must(di_sequence_run(s, &err), &err);
     return s;
 }
 
@@ -278,10 +271,10 @@ static int64_t step(di_engine *engine, di_sequence **s, size_t n, int threads, u
     int32_t ran;
     for (size_t i = 0; i < n; i++) {
         const int32_t id = (int32_t)(bench_random(seed) % 4000);
-        must(di_sequence_feed(s[i], &id, 1, &err), &err);
+        bench_must(di_sequence_feed(s[i], &id, 1, &err), &err);
     }
     const int64_t begin = now_ns(threads);
-    must(di_engine_step(engine, &ran, &err), &err);
+    bench_must(di_engine_step(engine, &ran, &err), &err);
     return now_ns(threads) - begin;
 }
 
@@ -326,13 +319,13 @@ static void measure_hits(slice *s, const di_model *model)
     uint64_t seed = 7;
     const int steps = 2 * (ROUNDS + 1);
     const di_engine_options options = {.chunk_tokens = PROMPT, .trace = collect_hits, .trace_user = &set};
-    must(di_engine_open(model, &options, &engine, &err), &err);
+    bench_must(di_engine_open(model, &options, &engine, &err), &err);
     start_batch(engine, seqs, BATCH, &seed);
     for (int i = 0; i < steps; i++) {
         memset(&set, 0, sizeof set);
         step(engine, seqs, BATCH, 1, &seed);
         for (int b = 0; b < BATCH; b++) {
-            must(di_sequence_run(seqs[b], &err), &err);
+            bench_must(di_sequence_run(seqs[b], &err), &err);
         }
         for (int e = 0; e < s->n_experts; e++) {
             s->hit += (double)(set.hit[0][e] + set.hit[1][e]) / steps;
@@ -394,8 +387,8 @@ static void bench_threads(const slice *s, const di_model *model, int threads, co
     di_error err;
     di_engine *engine;
     ceilings c = {.threads = threads, .data = data, .n_data = n_data};
-    must(pool_new(threads, &c.pool, &err), &err);
-    must(di_engine_open(model, &(di_engine_options){.n_threads = threads, .chunk_tokens = PROMPT}, &engine, &err),
+    bench_must(pool_new(threads, &c.pool, &err), &err);
+    bench_must(di_engine_open(model, &(di_engine_options){.n_threads = threads, .chunk_tokens = PROMPT}, &engine, &err),
          &err);
     double best = 0.0;
     for (int i = 0; i < 2 * CEILING_READ_WAYS; i++) {
@@ -443,7 +436,7 @@ int main(int argc, char **argv)
     memset(data, 1, n_data);
     di_error err;
     di_model *model;
-    must(di_model_open(dir, NULL, &model, &err), &err);
+    bench_must(di_model_open(dir, NULL, &model, &err), &err);
     measure_hits(&s, model);
     fprintf(
         stderr,

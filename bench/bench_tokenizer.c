@@ -10,6 +10,7 @@
  * threads are time that passes. bench_tokenizer.py runs this program beside other tokenizers and fills in the ratios. */
 #include "core/clock.h"
 #include "core/file.h"
+#include "order.h"
 
 #include <deepinfer/tokenizer.h>
 
@@ -41,13 +42,6 @@ static double mb_per_s(size_t bytes, int64_t ns)
     return (double)bytes * 1e3 / (double)(ns > 0 ? ns : 1);
 }
 
-static int compare(const void *a, const void *b)
-{
-    const int64_t x = *(const int64_t *)a;
-    const int64_t y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 static int64_t encode_ns(const di_tokenizer *tok, const char *text, size_t n, int32_t *ids, size_t *n_ids)
 {
     const int64_t start = cpu_now_ns();
@@ -77,13 +71,6 @@ static int64_t passed_ns(const di_tokenizer *tok, const char *text, size_t n, in
     return clock_now_ns() - start;
 }
 
-static int compare_ratios(const void *a, const void *b)
-{
-    const double x = *(const double *)a;
-    const double y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* The machine may be faster now and slower then, by more than what is measured: a run with one thread and one with two that follow each
  * other are a pair, and the ratio is the median over pairs. */
 static void bench_threads(const di_tokenizer *tok, const char *name, const char *text, size_t n, int32_t *ids)
@@ -96,9 +83,9 @@ static void bench_threads(const di_tokenizer *tok, const char *name, const char 
         two[i] = passed_ns(tok, text, n, 2, ids);
         ratio[i] = (double)one[i] / (double)two[i];
     }
-    qsort(one, PAIRS, sizeof *one, compare);
-    qsort(two, PAIRS, sizeof *two, compare);
-    qsort(ratio, PAIRS, sizeof *ratio, compare_ratios);
+    qsort(one, PAIRS, sizeof *one, bench_by_int64);
+    qsort(two, PAIRS, sizeof *two, bench_by_int64);
+    qsort(ratio, PAIRS, sizeof *ratio, bench_by_double);
     report(name, "encode_one_thread", mb_per_s(n, one[PAIRS / 2]), "MB/s");
     report(name, "encode_two_threads", mb_per_s(n, two[PAIRS / 2]), "MB/s");
     report(name, "two_threads_ratio", ratio[PAIRS / 2], "x");
@@ -123,12 +110,12 @@ static void bench_text(const char *path, const char *name, const char *text, siz
     for (int i = 0; i < REPEATS; i++) {
         times[i] = encode_ns(tok, text, n, ids, &n_ids);
     }
-    qsort(times, REPEATS, sizeof *times, compare);
+    qsort(times, REPEATS, sizeof *times, bench_by_int64);
     report(name, "encode_warm", mb_per_s(n, times[REPEATS / 2]), "MB/s");
     for (int i = 0; i < REPEATS; i++) {
         times[i] = decode_ns(tok, ids, n_ids, back, n);
     }
-    qsort(times, REPEATS, sizeof *times, compare);
+    qsort(times, REPEATS, sizeof *times, bench_by_int64);
     report(name, "decode", mb_per_s(n, times[REPEATS / 2]), "MB/s");
     bench_threads(tok, name, text, n, ids);
     report(name, "bytes_per_token", (double)n / (double)(n_ids != 0 ? n_ids : 1), "bytes");
@@ -183,7 +170,7 @@ static void bench_open(const char *path, const char *name, const char *cache_dir
         times[i] = cpu_now_ns() - start;
         di_tokenizer_close(tok);
     }
-    qsort(times + 1, REPEATS, sizeof *times, compare);
+    qsort(times + 1, REPEATS, sizeof *times, bench_by_int64);
     report("open", name, (double)times[1 + REPEATS / 2] / 1e3, "\xC2\xB5s");
 }
 

@@ -53,6 +53,8 @@ struct cpu_bench {
 
 /* Ends the program with a message, or when p is NULL. */
 _Noreturn void bench_fail(const char *what);
+/* Likewise with its message, when it is one. */
+void bench_must(di_status status, const di_error *err);
 void *bench_need(void *p);
 uint64_t bench_random(uint64_t *state);
 double bench_median(const double values[CPU_BENCH_ROUNDS]);

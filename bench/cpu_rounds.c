@@ -2,7 +2,9 @@
 #include "core/clock.h"
 #include "cpu_bench.h"
 #include "ops/formats.h"
+#include "order.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +14,15 @@
 
 _Noreturn void bench_fail(const char *what)
 {
-    fprintf(stderr, "bench_cpu: %s\n", what);
+    fprintf(stderr, "%s: %s\n", program_invocation_short_name, what);
     exit(1);
+}
+
+void bench_must(di_status status, const di_error *err)
+{
+    if (status != DI_OK) {
+        bench_fail(err->message);
+    }
 }
 
 void *bench_need(void *p)
@@ -90,18 +99,11 @@ static int64_t now_ns(const bench_lane *lane)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static int compare(const void *a, const void *b)
-{
-    const double x = *(const double *)a;
-    const double y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 double bench_median(const double values[CPU_BENCH_ROUNDS])
 {
     double sorted[ROUNDS];
     memcpy(sorted, values, sizeof sorted);
-    qsort(sorted, ROUNDS, sizeof *sorted, compare);
+    qsort(sorted, ROUNDS, sizeof *sorted, bench_by_double);
     return sorted[ROUNDS / 2];
 }
 

@@ -27,14 +27,24 @@ bool eng_cost_add(eng_cost *cost, int32_t rows, double seconds)
     return true;
 }
 
-double eng_cost_seconds(const eng_cost *cost, int32_t rows)
+/* The point at or behind `rows`, or the last; there is one. */
+static int32_t point_at(const eng_cost *cost, int32_t rows)
 {
-    int32_t i = 1; /* the point at or behind `rows`, or the last */
-    if (cost->n == 0 || rows <= cost->rows[0] || cost->n == 1) {
-        return cost->n == 0 ? 0.0 : cost->seconds[0];
-    }
+    int32_t i = 0;
     while (i < cost->n - 1 && cost->rows[i] < rows) {
         i++;
+    }
+    return i;
+}
+
+double eng_cost_seconds(const eng_cost *cost, int32_t rows)
+{
+    if (cost->n == 0) {
+        return 0.0;
+    }
+    const int32_t i = point_at(cost, rows);
+    if (i == 0) {
+        return cost->seconds[0];
     }
     const double slope = (cost->seconds[i] - cost->seconds[i - 1]) / ((double)cost->rows[i] - (double)cost->rows[i - 1]);
     return cost->seconds[i - 1] + slope * ((double)rows - (double)cost->rows[i - 1]);
@@ -54,13 +64,10 @@ static void set_point(eng_cost *cost, int32_t at, double seconds)
 
 void eng_cost_learn(eng_cost *cost, int32_t rows, double seconds)
 {
-    int32_t i = 0; /* the point at or behind `rows`, or the last */
     if (cost->n == 0 || rows < 1 || !isfinite(seconds) || !(seconds > 0.0)) {
         return;
     }
-    while (i < cost->n - 1 && cost->rows[i] < rows) {
-        i++;
-    }
+    const int32_t i = point_at(cost, rows);
     const double off = seconds / eng_cost_seconds(cost, rows) - 1.0;
     const double counted = off < -LEARN_MOST ? -LEARN_MOST : off > LEARN_MOST ? LEARN_MOST : off;
     for (int32_t k = 0; k < cost->n; k++) {
