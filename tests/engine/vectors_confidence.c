@@ -5,7 +5,7 @@
  * ctest: serial timeout=1200 */
 #include "core/core.h"
 #include "engine/eng_budget.h"
-#include "engine/eng_model.h"
+#include "engine/eng_eval.h"
 #include "engine/eng_sched.h"
 #include "support/unit.h"
 
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = 5, BINS = 10, GRID = 49, EOS = 1, MAX_PROPOSALS = 1 << 15 };
+enum { BLOCK = 5, BINS = 10, GRID = 49, MAX_PROPOSALS = 1 << 15 };
 
 typedef struct proposal {
     float confidence[BLOCK];
@@ -112,61 +112,28 @@ static void collect(const di_scheduler *s, proposals *p)
     }
 }
 
-static void run(di_scheduler *s, const int32_t *prompt, size_t n, proposals *p)
+typedef struct evaluation {
+    eng_eval_setup setup;
+    proposals sides[2]; /* even ids, odd ids */
+} evaluation;
+
+static void one_line(void *user, const js_value *line)
 {
-    static const int32_t stop = EOS;
-    di_sampling sampling;
-    di_task *task;
-    di_error err;
+    evaluation *const e = user;
+    di_scheduler *const s = e->setup.scheduler;
     di_step_info step = {.idle = false};
-    di_sampling_default(&sampling);
-    sampling.temperature = 0.0f;
-    sampling.stop_ids = &stop;
-    sampling.n_stop_ids = 1;
-    if (di_task_submit(s, &(di_task_options){.prompt = prompt, .n_prompt = n, .sampling = &sampling, .no_cache = true}, &task, &err) != DI_OK) {
-        fail_msg("%s", err.message);
-    }
+    size_t n;
+    int32_t *const prompt = eng_eval_ids(js_get(line, "prompt_ids"), &n);
+    const char *const id = js_string(js_get(line, "id"), NULL);
+    proposals *const side = &e->sides[atoi(id + strlen("eval-")) % 2];
+    eng_eval_submit(s, prompt, n);
     while (!step.idle) {
         assert_int_equal(di_scheduler_step(s, &step, NULL), DI_OK);
         if (step.n_tokens > 0) {
-            collect(s, p);
+            collect(s, side);
         }
     }
-}
-
-static void one_line(di_scheduler *s, const char *line, size_t size, proposals *sides)
-{
-    js_doc *doc = NULL;
-    di_error err;
-    if (js_parse(line, size, "eval.jsonl", NULL, &doc, &err) != DI_OK) {
-        fail_msg("%s", err.message);
-    }
-    const js_value *const list = js_get(js_root(doc), "prompt_ids");
-    const char *const id = js_string(js_get(js_root(doc), "id"), NULL);
-    const size_t n = js_length(list);
-    int32_t *const prompt = ar_calloc(n, sizeof *prompt);
-    assert_non_null(prompt);
-    for (size_t i = 0; i < n; i++) {
-        prompt[i] = (int32_t)js_int(js_at(list, i));
-    }
-    run(s, prompt, n, &sides[atoi(id + strlen("eval-")) % 2]);
     free(prompt);
-    js_free(doc);
-}
-
-static di_scheduler *open_scheduler(di_model **model, di_engine **engine)
-{
-    di_error err;
-    di_scheduler *s = NULL;
-    *model = eng_model_open("models/demo");
-    di_status status = di_engine_open(*model, &(di_engine_options){.draft = true}, engine, &err);
-    if (status == DI_OK) {
-        status = di_scheduler_new(*engine, &(di_scheduler_options){.on_events = on_events}, &s, &err);
-    }
-    if (status != DI_OK) {
-        fail_msg("%s", err.message);
-    }
-    return s;
 }
 
 static void check_error(const proposals *odd, const float *stored)
@@ -195,44 +162,22 @@ static void check_fit(const proposals *even, const float *stored)
 static void survival_comes_true(void **state)
 {
     (void)state;
-    char path[1024];
-    char *text = NULL;
-    size_t size = 0;
-    di_error err;
-    di_model *model;
-    di_engine *engine;
-    const char *const data = getenv("DI_TEST_DATA");
-    (void)snprintf(path, sizeof path, "%s/%sdemo_model/eval.jsonl", data != NULL ? data : getenv("DI_SOURCE_DIR"),
-                   data != NULL ? "" : "tests/data/");
-    if (file_read(path, (size_t)256 << 20, &text, &size, &err) != DI_OK) {
-        printf("demo_model/eval.jsonl: 0 passed, 1 skipped (%s)\n", err.message);
-        skip();
-    }
-    proposals sides[2] = {{.all = ar_calloc(MAX_PROPOSALS, sizeof(proposal))}, {.all = ar_calloc(MAX_PROPOSALS, sizeof(proposal))}};
-    assert_non_null(sides[0].all);
-    assert_non_null(sides[1].all);
-    di_scheduler *const s = open_scheduler(&model, &engine);
+    evaluation e = {.setup = eng_eval_open(&(di_scheduler_options){.on_events = on_events})};
+    const float *const stored = mdl_config_of(e.setup.model)->draft.temperature;
     const bool all = getenv("DI_ALL_PROMPTS") != NULL;
-    int i = 0;
-    for (char *line = text; line < text + size; i++) {
-        char *const end = memchr(line, '\n', (size_t)(text + size - line));
-        const size_t n = end != NULL ? (size_t)(end - line) : (size_t)(text + size - line);
-        if (n > 0 && (all || i % 2 == 1)) {
-            one_line(s, line, n, sides);
-        }
-        line += n + 1;
+    for (int i = 0; i < 2; i++) {
+        e.sides[i].all = ar_calloc(MAX_PROPOSALS, sizeof(proposal));
+        assert_non_null(e.sides[i].all);
     }
-    check_error(&sides[1], mdl_config_of(model)->draft.temperature);
+    eng_eval_each(&e.setup, all ? 0 : 1, all ? 1 : 2, one_line, &e);
+    check_error(&e.sides[1], stored);
     if (all) {
-        check_fit(&sides[0], mdl_config_of(model)->draft.temperature);
+        check_fit(&e.sides[0], stored);
     }
-    printf("demo_model/eval.jsonl: %zu passed, 0 skipped\n", sides[0].n + sides[1].n);
-    di_scheduler_free(s);
-    di_engine_close(engine);
-    di_model_close(model);
-    free(sides[0].all);
-    free(sides[1].all);
-    free(text);
+    printf("demo_model/eval.jsonl: %zu passed, 0 skipped\n", e.sides[0].n + e.sides[1].n);
+    eng_eval_close(&e.setup);
+    free(e.sides[0].all);
+    free(e.sides[1].all);
 }
 
 int main(void)
