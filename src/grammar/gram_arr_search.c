@@ -167,6 +167,9 @@ static bool decide(gram_walk *w, gram_form atom, bool positive, const gram_todo 
     search *s = w->user;
     const gram_atom kind = gram_atom_kind(s->j->forms, atom);
     const uint32_t *words = gram_atom_words(s->j->forms, atom);
+    if (is_covered(s)) {
+        return false; /* whatever follows asks no less of the next value */
+    }
     if (kind == AT_NITEMS) {
         return positive ? decide_items(w, words[0], words[1], work, branches)
                         : (words[0] > 0 && decide_items(w, 0, words[0] - 1, work, branches)) ||
@@ -446,6 +449,9 @@ static bool lay_out(search *s, uint32_t index)
 {
     gram_json *j = s->j;
     task tasks[MAX_TASKS + 1];
+    if (is_covered(s)) {
+        return false;
+    }
     bool wanted;
     const uint32_t n = list_tasks(s, index, tasks, &wanted);
     const bool steady = index >= s->plan->steady;
@@ -562,7 +568,7 @@ static bool leaf(gram_walk *w)
         s->needs[i] = (need){all.min > have ? all.min - have : 0, all.max == GRAM_INF ? GRAM_INF : all.max - have};
     }
     s->n_later = 0;
-    return choose_broken(s, 0);
+    return !is_covered(s) && choose_broken(s, 0);
 }
 
 /* --- The goal of the next item --------------------------------------------------------------------------------------------------------------- */

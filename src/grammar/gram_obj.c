@@ -11,7 +11,7 @@ typedef struct knowledge {
     const gram_obj_plan *plan;
     const uint32_t *violated; /* bits of layers */
     const uint32_t *seen;     /* bits of slots; NULL = unknown */
-    uint32_t *relevant;       /* bits of layers */
+    uint32_t *relevant;       /* bits of layers that matter, or that are to hold */
     const uint32_t *required; /* bits of slots that will have been seen in the end */
 } knowledge;
 
@@ -74,6 +74,9 @@ static bool take_conjunction(knowledge *k, gram_form x, gram_obj_state *state)
         } else if (gram_atom_kind(f, x) == AT_NPROPS) {
             state->min = w[0] > state->min ? w[0] : state->min;
             state->max = w[1] < state->max ? w[1] : state->max;
+        } else {
+            const uint32_t i = find(k->plan->layers, k->plan->n_layers, x);
+            k->relevant[i / 32] |= 1u << i % 32;
         }
         return true;
     }
@@ -112,7 +115,11 @@ static gram_truth when_complete(void *user, gram_form atom)
 static void analyse(gram_json *j, gram_obj_state *state)
 {
     const gram_obj_plan *plan = &j->obj_plans[state->plan];
-    knowledge k = {.j = j, .plan = plan, .violated = state->violated};
+    uint32_t *asked = gram_alloc(j->mem, gram_bit_words(plan->n_layers), sizeof *asked);
+    knowledge k = {.j = j, .plan = plan, .violated = state->violated, .relevant = asked};
+    if (asked == NULL) {
+        return;
+    }
     state->max = GRAM_INF;
     state->dead = gram_form_truth(j->forms, plan->goal, known, &k) == GRAM_NO_WAY;
     state->simple = !state->dead && take_conjunction(&k, plan->goal, state);
@@ -123,6 +130,7 @@ static void analyse(gram_json *j, gram_obj_state *state)
     for (uint32_t i = 0; i < plan->n_layers; i++) {
         if (!gram_has(state->violated, i)) {
             state->active[state->n_active++] = i;
+            state->simple = state->simple && gram_has(asked, i); /* others are only observed */
         }
     }
 }

@@ -164,6 +164,9 @@ static bool decide(gram_walk *w, gram_form atom, bool positive, const gram_todo 
     search *s = w->user;
     const gram_atom kind = gram_atom_kind(s->j->forms, atom);
     const uint32_t *words = gram_atom_words(s->j->forms, atom);
+    if (is_covered(s)) {
+        return false; /* whatever follows asks no less of the next value */
+    }
     if (kind == AT_NPROPS) {
         if (positive) {
             return decide_count(w, words[0], words[1], work, branches);
@@ -250,6 +253,9 @@ static bool has_spare(search *s, uint32_t wanted)
 /* All that is to be broken is: does the number of members fit? */
 static bool finish(search *s)
 {
+    if (is_covered(s)) {
+        return false;
+    }
     const uint32_t n = s->view->count + (s->slot != GRAM_NONE) + s->n_later;
     if (n > s->max || (n < s->min && !has_spare(s, s->min - n))) {
         return false;
@@ -320,6 +326,9 @@ static bool break_layers(search *s, uint32_t k)
     if (k == s->n_broken) {
         return finish(s);
     }
+    if (is_covered(s)) {
+        return false;
+    }
     if (!gram_spend(j->mem, 2) || !gram_enter(j->mem)) {
         return true;
     }
@@ -349,7 +358,7 @@ static bool leaf(gram_walk *w)
     gram_stack *work = &j->lang->work;
     const uint32_t base = work->n;
     const uint32_t n_later = s->n_later;
-    bool possible = true;
+    bool possible = !is_covered(s);
     for (uint32_t i = 0; possible && i < s->plan->n_reqs; i++) {
         const uint32_t slot = s->plan->req_slots[i];
         if (s->req[i] == HOLDS && !is_there(s, slot)) {
