@@ -1,10 +1,10 @@
 /* gram_lang_ask.c - questions about a language: is it empty, how many strings has it, how long are they, which is the shortest.
  *
- * Most are answered from the form of the expression. Where there is an intersection or a complement, derivatives are followed, breadth
- * first; what such a search has proved is kept for every expression on its way. */
+ * Most are answered from the form of the expression. Where there is an intersection or a complement, derivatives are followed; what such a
+ * search has proved is kept for every expression on its way. */
 #include "grammar/gram_lang_int.h"
 
-/* A queue of expressions on the work stack: entries of three words. */
+/* Searches keep expressions on the work stack, in entries of three words. */
 enum { Q_EX, Q_PARENT, Q_CHAR, Q_WORDS };
 
 static void mark_known(gram_lang *l, gram_ex e, bool empty)
@@ -24,44 +24,49 @@ static bool enqueue(gram_lang *l, gram_ex e, uint32_t parent, uint32_t c)
     return false;
 }
 
-/* Follows derivatives until one is known, or seen from its form, not to be empty. */
+/* Follows derivatives, depth first, until one is known, or seen from its form, not to be empty. The third word of an entry is where in its
+ * row the search is. */
 static bool search_empty(gram_lang *l, gram_ex e)
 {
     const uint32_t base = l->work.n;
-    uint32_t found = GRAM_NONE;
+    bool found = false;
     const uint32_t search = ++l->search; /* searches for other expressions may happen inside of this one */
     l->nodes[e].mark = search;
     (void)enqueue(l, e, GRAM_NONE, 0);
-    for (uint32_t at = base; at < l->work.n && found == GRAM_NONE; at += Q_WORDS) {
+    uint32_t at = base;
+    while (at != GRAM_NONE && !found && gram_spend(l->mem, 1)) {
         const gram_row *row = gram_row_of(l, l->work.words[at + Q_EX]);
-        for (uint32_t i = 0; i < row->n && found == GRAM_NONE; i++) {
-            const gram_ex to = row->seg[i].to;
-            const gram_node *node = &l->nodes[to];
-            if (node->mark == search || ((node->known & KNOWN_EMPTY) != 0 && node->empty)) {
-                continue;
-            }
-            const bool must_follow = !node->nullable && (node->known & KNOWN_EMPTY) == 0 && (node->op == EX_AND || node->op == EX_NOT);
-            if (must_follow) {
-                l->nodes[to].mark = search;
-                (void)enqueue(l, to, at, 0);
-            } else if (!gram_empty(l, to)) {
-                found = at;
-            }
+        const uint32_t i = l->work.words[at + Q_CHAR]++;
+        if (i == row->n) {
+            at = l->work.words[at + Q_PARENT];
+            continue;
         }
-        if (!gram_spend(l->mem, 1 + row->n / 4)) {
-            break;
+        const gram_ex to = row->seg[i].to;
+        const gram_node *node = &l->nodes[to];
+        if (node->mark == search || ((node->known & KNOWN_EMPTY) != 0 && node->empty)) {
+            continue;
+        }
+        const bool must_follow = !node->nullable && (node->known & KNOWN_EMPTY) == 0 && (node->op == EX_AND || node->op == EX_NOT);
+        if (must_follow) {
+            l->nodes[to].mark = search;
+            const uint32_t next = l->work.n;
+            if (enqueue(l, to, at, 0)) {
+                at = next;
+            }
+        } else {
+            found = !gram_empty(l, to);
         }
     }
     if (!gram_failed(l->mem)) {
-        for (uint32_t at = base; found == GRAM_NONE && at < l->work.n; at += Q_WORDS) {
-            mark_known(l, l->work.words[at + Q_EX], true);
+        for (uint32_t k = base; !found && k < l->work.n; k += Q_WORDS) {
+            mark_known(l, l->work.words[k + Q_EX], true);
         }
-        for (uint32_t at = found; at != GRAM_NONE; at = l->work.words[at + Q_PARENT]) {
+        for (; found && at != GRAM_NONE; at = l->work.words[at + Q_PARENT]) {
             mark_known(l, l->work.words[at + Q_EX], false);
         }
     }
     l->work.n = base;
-    return found == GRAM_NONE;
+    return !found;
 }
 
 static bool empty_by_form(gram_lang *l, gram_ex e)

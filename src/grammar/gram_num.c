@@ -584,17 +584,25 @@ static bool some_byte_alive(gram_nums *nums, const num_state *st)
     return false;
 }
 
-/* A mantissa whose digits decide all comparisons but for its magnitude. */
+/* More zeros before the point make the number larger, as an exponent would, which may not be allowed. */
+static bool good_with_zeros(const gram_nums *nums, const num_state *st)
+{
+    const gram_num_plan *plan = &nums->plans[st->plan];
+    bool good = false;
+    for (uint32_t j = 1; !good && st->phase == WHOLE && j <= plan->max_whole - st->n_whole; j++) {
+        good = is_good(nums, st, (int32_t)j);
+    }
+    return good;
+}
+
+/* A mantissa whose digits decide all comparisons but for its magnitude, and that can get digits other than zero. */
 static gram_truth decided_alive(gram_nums *nums, const num_state *st)
 {
     const gram_num_plan *plan = &nums->plans[st->plan];
     if (!plan->zeros) {
-        for (uint32_t j = 1; plan->only_ints && j <= plan->max_whole - st->n_whole; j++) {
-            if (is_good(nums, st, (int32_t)j)) { /* as j more digits would make it */
-                return GRAM_SURE;
-            }
-        }
-        return GRAM_NO_WAY; /* other exponents have been tried */
+        const bool good = plan->only_ints ? good_with_zeros(nums, st)
+                                          : good_exponent(nums, st, -MAX_EXPONENT, MAX_EXPONENT, AS_THEY_ARE);
+        return good ? GRAM_SURE : GRAM_NO_WAY;
     }
     const int32_t most = plan->only_ints ? (int32_t)(plan->max_whole - st->n_whole) : MAX_EXPONENT + (int32_t)plan->max_whole;
     if (!good_exponent(nums, st, plan->only_ints ? 0 : -MAX_EXPONENT, most, ANY_ONE)) {
@@ -611,6 +619,18 @@ static gram_truth decided_alive(gram_nums *nums, const num_state *st)
     return good_exponent(nums, st, plan->only_ints ? 0 : -MAX_EXPONENT, most, NO_MULTIPLES) ? GRAM_MAYBE : GRAM_NO_WAY;
 }
 
+/* There are no more digits of constants to compare with. */
+static bool is_past_digits(const gram_nums *nums, const num_state *st)
+{
+    const gram_num_plan *plan = &nums->plans[st->plan];
+    for (uint32_t i = st->low; i < st->high; i++) {
+        if (nums->forms->dec[plan->decs[i]].n > st->compared) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool compute_alive(gram_nums *nums, const num_state *st)
 {
     const gram_num_plan *plan = &nums->plans[st->plan];
@@ -621,8 +641,13 @@ static bool compute_alive(gram_nums *nums, const num_state *st)
     if (mantissa && (is_good(nums, st, 0) || (!plan->only_ints && good_exponent(nums, st, -MAX_EXPONENT, MAX_EXPONENT, AS_THEY_ARE)))) {
         return true;
     }
-    if (mantissa && st->nonzero != 0 && st->low >= st->high) {
-        const gram_truth decided = decided_alive(nums, st);
+    if (mantissa && st->nonzero != 0 && is_past_digits(nums, st)) {
+        if (good_with_zeros(nums, st)) {
+            return true;
+        }
+        num_state greater = *st; /* as a digit other than zero will make it */
+        greater.low = greater.high;
+        const gram_truth decided = decided_alive(nums, &greater);
         if (decided != GRAM_MAYBE) {
             return decided == GRAM_SURE;
         }
