@@ -237,12 +237,8 @@ static gram_step_result begin_name(gram_machine *m, gram_pos *pos, bool has_text
     if (gram_failed(m->mem) || !gram_obj_more(j, frame.view)) {
         return GRAM_STEP_DEAD;
     }
-    /* With a class of names that every text begins, and nothing to be told apart from, no byte needs a second look. */
-    bool open = false;
-    for (uint32_t i = 0; i < j->obj_plans[plan].n_classes; i++) {
-        open = open || ((j->obj_views[frame.view]->classes >> i & 1) != 0 && gram_ex_is_open(j->lang, j->obj_plans[plan].classes[i].ex));
-    }
-    const gram_mode mode = open && frame.extras == GRAM_EX_NONE ? MODE_KEY : MODE_KEY_CHECK;
+    /* Where every text begins a name, and there is nothing to be told apart from, no byte needs a second look. */
+    const gram_mode mode = j->obj_views[frame.view]->open && frame.extras == GRAM_EX_NONE ? MODE_KEY : MODE_KEY_CHECK;
     const gram_step_result result = go(m, pos, pos->ctx, gram_chars_state(m->lexes, mode, vec, 0));
     pos->n = frame.extras;
     return result;
@@ -366,6 +362,13 @@ static gram_step_result go_on_name(gram_machine *m, gram_pos *pos, uint8_t byte,
         pos->n = gram_step(m->lang, pos->n, c);
     }
     pos->lex = next;
+    if (j->obj_views[frame->view]->open) {
+        const gram_lex *state = gram_lex_at(m->lexes, next);
+        if (pos->n == GRAM_EX_NONE && state->kind == LX_CHAR) { /* no name used before begins like this: no more looking */
+            pos->lex = gram_chars_state(m->lexes, MODE_KEY, state->words[1], 0);
+        }
+        return pos->lex != 0 ? GRAM_STEP_OK : GRAM_STEP_DEAD;
+    }
     name_check check = {m, &j->obj_plans[plan_of_frame(j, frame)], j->obj_views[frame->view], pos->n};
     return gram_chars_reaches(m->lexes, next, accept_vec, &check) && !gram_failed(m->mem) ? GRAM_STEP_OK : GRAM_STEP_DEAD;
 }

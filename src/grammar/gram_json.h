@@ -107,6 +107,7 @@ typedef struct gram_obj_view {
     gram_obj_choice **choices; /* [slots] */
     uint32_t *words; /* allowed names, bits in sorted order; NULL = not made */
     uint64_t classes; /* classes that are allowed */
+    bool open;       /* every text begins a name of some allowed class */
 } gram_obj_view;
 
 /* --- Arrays --------------------------------------------------------------------------------------------------------------------------- */
@@ -241,7 +242,7 @@ bool gram_obj_allows(gram_json *j, uint32_t view, uint32_t slot);
 const gram_obj_choice *gram_obj_choose(gram_json *j, uint32_t view, uint32_t slot); /* slot is allowed */
 uint32_t gram_obj_add(gram_json *j, uint32_t view, uint32_t slot, uint32_t bits); /* the view behind a member with these bits */
 uint32_t gram_obj_result(gram_json *j, uint32_t view);
-void gram_obj_prepare_keys(gram_json *j, uint32_t view); /* fills words and classes */
+void gram_obj_prepare_keys(gram_json *j, uint32_t view); /* fills words, classes and open */
 
 /* Some way to complete the object exists; with slot < slots: when a member of this slot is written first, and *out gets its choice. */
 bool gram_obj_search(gram_json *j, uint32_t view, uint32_t slot, gram_obj_choice *out);

@@ -64,7 +64,7 @@ typedef struct gram_lex {
 
 /* Lengths that a counted text may have. */
 typedef struct gram_span {
-    uint32_t min;
+    uint32_t min; /* GRAM_INF: there are others between, and the count must be looked at */
     uint32_t max;
 } gram_span;
 

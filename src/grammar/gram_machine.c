@@ -4,7 +4,8 @@
 bool gram_machine_init(gram_machine *m, gram_mem *mem, gram_forms *forms, gram_lexes *lexes)
 {
     *m = (gram_machine){.mem = mem, .lang = forms->lang, .forms = forms, .lexes = lexes};
-    return gram_json_init(&m->json, mem, forms, lexes);
+    m->events = gram_alloc(mem, GRAM_EVENTS, sizeof *m->events);
+    return gram_json_init(&m->json, mem, forms, lexes) && m->events != NULL;
 }
 
 const uint32_t *gram_machine_row(gram_machine *m, uint32_t lex)
@@ -22,18 +23,23 @@ const uint32_t *gram_machine_row(gram_machine *m, uint32_t lex)
     return gram_lex_row(gram_lex_at(m->lexes, lex));
 }
 
-/* Events that depend on the text are not kept for those who have one. */
+static gram_event *event_of(const gram_machine *m, gram_pos from, uint8_t byte)
+{
+    const uint64_t key = (uint64_t)from.ctx * 0x9E3779B97F4A7C15u ^ (uint64_t)from.lex << 32 ^ (uint64_t)from.n << 8 ^ byte;
+    return &m->events[key * 0xD6E8FEB86659FD93u >> 32 & (GRAM_EVENTS - 1)];
+}
+
+/* Steps that depend on the text are not kept for those who have one. */
 static gram_step_result slow_step(gram_machine *m, gram_pos *pos, uint8_t byte, uint32_t hint, const gram_before *before)
 {
     const gram_lex *state = gram_lex_at(m->lexes, pos->lex);
     const bool ends_name = byte == '"' && state->kind == LX_CHAR && state->mode >= MODE_KEY;
-    const uint32_t key[] = {pos->ctx, pos->lex, pos->n, byte};
-    if (!(ends_name && before != NULL)) {
-        const uint32_t known = gram_tuple_find(m->mem, &m->events, key, 4);
-        if (known != GRAM_NONE) {
-            *pos = m->event_to[known];
-            return pos->lex != 0 ? GRAM_STEP_OK : GRAM_STEP_DEAD;
-        }
+    const gram_pos from = *pos;
+    gram_event *event = event_of(m, from, byte);
+    if (event->byte == byte && event->from.ctx == from.ctx && event->from.lex == from.lex && event->from.n == from.n &&
+        !(ends_name && before != NULL)) {
+        *pos = event->to;
+        return pos->lex != 0 ? GRAM_STEP_OK : GRAM_STEP_DEAD;
     }
     bool textual = false;
     const gram_step_result result = gram_js_step(m, pos, byte, hint, before, &textual);
@@ -41,16 +47,9 @@ static gram_step_result slow_step(gram_machine *m, gram_pos *pos, uint8_t byte, 
     if (gram_failed(m->mem)) {
         return GRAM_STEP_DEAD;
     }
-    if (result == GRAM_STEP_EXACT || (textual && before != NULL)) {
-        return result;
+    if (result != GRAM_STEP_EXACT && !(textual && before != NULL)) {
+        *event = (gram_event){from, result == GRAM_STEP_OK ? *pos : (gram_pos){0, 0, 0}, byte};
     }
-    const uint32_t id = gram_tuple(m->mem, &m->events, key, 4, NULL);
-    gram_pos *to = gram_grow(m->mem, m->event_to, id, &m->event_capacity, sizeof *to);
-    if (to == NULL) {
-        return GRAM_STEP_DEAD;
-    }
-    m->event_to = to;
-    to[id] = result == GRAM_STEP_OK ? *pos : (gram_pos){0, 0, 0};
     return result;
 }
 

@@ -1,7 +1,7 @@
 /* gram_machine.h - the automaton of one grammar, byte by byte.
  *
  * A place in a text is a gram_pos. Most bytes are settled by the row of its state (gram_lex.h); gram_machine_step is for the others. What it
- * finds is kept by (place, byte), so that the same step is computed once.
+ * found lately is kept by (place, byte): tokens that begin alike take the same steps.
  *
  * Two kinds of steps depend on the text before: the end of a name that is no declared one (it must not come again), and the end of an item
  * of an array whose items differ. When tokens are tried out there is no text: then a name counts as one that nobody looked at
@@ -34,6 +34,14 @@ typedef struct gram_gaps { /* white space between the parts of JSON text */
     gram_ex pattern;
 } gram_gaps;
 
+#define GRAM_EVENTS 2048u
+
+typedef struct gram_event {
+    gram_pos from; /* lex 0 = none */
+    gram_pos to;   /* lex 0 = dead */
+    uint8_t byte;
+} gram_event;
+
 typedef struct gram_machine {
     gram_mem *mem;
     gram_lang *lang;
@@ -41,9 +49,7 @@ typedef struct gram_machine {
     gram_lexes *lexes;
     gram_json json;
     gram_gaps gaps;
-    gram_tuples events;   /* context, state, count, byte */
-    gram_pos *event_to;   /* [events.n]; lex 0 = dead */
-    uint32_t event_capacity;
+    gram_event *events; /* [GRAM_EVENTS] steps found lately, by their hash */
     gram_pos start;
 } gram_machine;
 

@@ -520,6 +520,7 @@ void gram_obj_prepare_keys(gram_json *j, uint32_t view)
     for (uint32_t i = 0; i < plan.n_classes && !gram_failed(j->mem); i++) {
         if ((plan.key_classes >> i & 1) != 0 && gram_obj_allows(j, view, plan.n_names + i)) {
             v->classes |= (uint64_t)1 << i;
+            v->open = v->open || gram_ex_is_open(j->lang, plan.classes[i].ex);
         }
     }
     if (!gram_failed(j->mem)) {

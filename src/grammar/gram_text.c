@@ -144,12 +144,30 @@ static void try_bounds(void *user, gram_form atom)
     }
 }
 
+/* The least length when lengths from there to the greatest all fit, and no shorter one does; GRAM_INF when that is not plain to see. */
+static uint32_t least_length(const gram_texts *t, const gram_text_plan *plan)
+{
+    const gram_forms *f = t->forms;
+    const bool many = gram_form_op(f, plan->goal) == FO_AND;
+    uint32_t n = 1;
+    const gram_form *kids = many ? gram_form_kids(f, plan->goal, &n) : &plan->goal;
+    uint32_t least = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (plan->n != 0 || gram_form_op(f, kids[i]) != FO_ATOM) {
+            return GRAM_INF;
+        }
+        const uint32_t min = gram_atom_words(f, kids[i])[0];
+        least = min > least ? min : least;
+    }
+    return least;
+}
+
 static void plan_lengths(gram_texts *t, gram_text_plan *plan, uint32_t bound)
 {
     last_fit best = {t, plan->goal, 0};
     plan->lengths_only = true;
     if (holds(t, plan->goal, bound + 1)) {
-        plan->span = (gram_span){bound + 1, GRAM_INF}; /* from there on nothing changes */
+        plan->span.max = GRAM_INF;
     } else {
         try_length(&best, 0);
         gram_form_each_atom(t->forms, plan->goal, try_bounds, &best);
@@ -158,6 +176,7 @@ static void plan_lengths(gram_texts *t, gram_text_plan *plan, uint32_t bound)
         }
         plan->span = (gram_span){0, best.found - 1};
     }
+    plan->span.min = least_length(t, plan);
     plan->span_id = gram_span_id(t->lexes, plan->span);
     plan->vec = gram_vec_id(t->lexes, &(const gram_ex){GRAM_EX_ANY}, 1, false);
 }
