@@ -6,9 +6,9 @@
  *     loop: di_matcher_mask -> sampler; di_matcher_accept(the token that was chosen)
  *
  * A grammar defines a set of texts. The contract: a token is allowed exactly when some text of the set goes on with what was
- * accepted and then the token's bytes; an end id exactly when what was accepted is a text of the set. So there is always an allowed token, and
- * a text that ends by an end id is in the set. Nothing is weakened silently: what can't be enforced is an error, or with `lenient` a
- * warning. docs/structured_output.md says keyword by keyword what is supported. */
+ * accepted and then the token's bytes; an end id exactly when what was accepted is a text of the set. So there is always an
+ * allowed token, and a text that ends by an end id is in the set. Nothing is weakened silently: what can't be enforced is an
+ * error, or with `lenient` a warning. docs/structured_output.md says keyword by keyword what is supported. */
 #ifndef DEEPINFER_GRAMMAR_H
 #define DEEPINFER_GRAMMAR_H
 
@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-/* --- Vocabulary --------------------------------------------------------------------------------------------------------------- */
+/* --- Vocabulary --------------------------------------------------------------------------------------------------- */
 
 /* The tokens of a tokenizer as a tree of bytes. Immutable but for tables that fill up behind a lock; any thread. */
 typedef struct di_vocabulary di_vocabulary;
@@ -32,7 +32,7 @@ DI_API void di_vocabulary_free(di_vocabulary *vocabulary);
 /* Words of a mask: bit id % 32 of word id / 32 stands for an id. */
 DI_API size_t di_vocabulary_mask_words(const di_vocabulary *vocabulary);
 
-/* --- Grammars ------------------------------------------------------------------------------------------------------------------- */
+/* --- Grammars ----------------------------------------------------------------------------------------------------- */
 
 typedef enum di_grammar_kind {
     DI_GRAMMAR_REGEX,       /* the whole text matches */
@@ -125,7 +125,7 @@ typedef struct di_grammar_stats {
 
 DI_API void di_grammar_get_stats(const di_grammar *grammar, di_grammar_stats *out);
 
-/* --- Matching --------------------------------------------------------------------------------------------------------------------- */
+/* --- Matching ----------------------------------------------------------------------------------------------------- */
 
 /* Where one sequence is in its grammar. One thread at a time. */
 typedef struct di_matcher di_matcher;

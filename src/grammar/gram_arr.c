@@ -241,7 +241,7 @@ const gram_arr_choice *gram_arr_choose(gram_json *j, uint32_t view)
     return v->choice;
 }
 
-/* --- Values ------------------------------------------------------------------------------------------------------------------------------ */
+/* --- Values ------------------------------------------------------------------------------------------------------- */
 
 /* At least as many as there are values of some member or item; without end when members or items can be added without end. */
 uint32_t gram_container_values(gram_json *j, gram_form typed, gram_type type, uint32_t cap)

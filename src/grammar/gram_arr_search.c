@@ -1,9 +1,10 @@
 /* gram_arr_search.c - finds ways to complete an array, as gram_obj_search.c does for objects.
  *
- * The walk decides which layers hold or fail, how many items satisfy each `contains`, and how many there are. A leaf then lays out the items
- * still to be written, place by place: each may count for some of the contains and break some of the layers that are to fail. From the
- * steady index on all places are alike, so fillers up to the least number of items are laid at once. Where items must differ, there must
- * be enough different values: places with few are matched with their values, one each (Kuhn's augmenting paths). */
+ * The walk decides which layers hold or fail, how many items satisfy each `contains`, and how many there are. A leaf then lays
+ * out the items still to be written, place by place: each may count for some of the contains and break some of the layers that
+ * are to fail. From the steady index on all places are alike, so fillers up to the least number of items are laid at once. Where
+ * items must differ, there must be enough different values: places with few are matched with their values, one each (Kuhn's
+ * augmenting paths). */
 #include "grammar/gram_json.h"
 #include "grammar/gram_walk.h"
 
@@ -63,7 +64,7 @@ static gram_form layer_form(const search *s, uint32_t layer, uint32_t index)
     return gram_arr_form(s->j, s->view_id, layer, index);
 }
 
-/* --- The walk ---------------------------------------------------------------------------------------------------------------------------- */
+/* --- The walk ----------------------------------------------------------------------------------------------------- */
 
 static gram_truth truth_of(void *user, gram_form atom)
 {
@@ -184,7 +185,7 @@ static bool decide(gram_walk *w, gram_form atom, bool positive, const gram_todo 
     return decide_layer(w, find(s->plan->layers, s->plan->n_layers, atom), positive, work, branches);
 }
 
-/* --- Different values ---------------------------------------------------------------------------------------------------------------------- */
+/* --- Different values --------------------------------------------------------------------------------------------- */
 
 typedef struct matching {
     gram_stack values;      /* all values of the places that have few */
@@ -283,7 +284,7 @@ static bool can_differ(search *s)
     return true;
 }
 
-/* --- Leaves ------------------------------------------------------------------------------------------------------------------------------------ */
+/* --- Leaves ------------------------------------------------------------------------------------------------------- */
 
 static bool is_unique(const search *s)
 {
@@ -571,7 +572,7 @@ static bool leaf(gram_walk *w)
     return !is_covered(s) && choose_broken(s, 0);
 }
 
-/* --- The goal of the next item --------------------------------------------------------------------------------------------------------------- */
+/* --- The goal of the next item ------------------------------------------------------------------------------------ */
 
 static uint32_t bit_of(search *s, uint32_t which, gram_form form, uint32_t base)
 {

@@ -1,8 +1,8 @@
 /* gram_chars.c - from characters to bytes: the states inside of a text, filled from the derivatives of its vector.
  *
- * In plain text a character is its UTF-8. In a JSON string it is its UTF-8 (but for the quote, the backslash and controls), or an escape: the
- * short ones, \u00XX for controls that have no short one, and with escapes_all \uXXXX for every character. Either way only well-formed
- * characters can be begun, and only those that lead somewhere. */
+ * In plain text a character is its UTF-8. In a JSON string it is its UTF-8 (but for the quote, the backslash and controls), or
+ * an escape: the short ones, \u00XX for controls that have no short one, and with escapes_all \uXXXX for every character. Either
+ * way only well-formed characters can be begun, and only those that lead somewhere. */
 #include "grammar/gram_lex.h"
 
 #include "core/utf8.h"
@@ -50,7 +50,7 @@ static uint32_t cell(const uint32_t *w, uint32_t id, bool ends)
     return id | (checked ? GRAM_SLOW : 0) | (counted ? GRAM_CHECK | (ends ? GRAM_COUNT : 0) : 0);
 }
 
-/* --- What a range of characters leads to ---------------------------------------------------------------------------------------------- */
+/* --- What a range of characters leads to -------------------------------------------------------------------------- */
 
 typedef struct reach {
     uint32_t vec;  /* the one vector, when `uniform` */
@@ -106,7 +106,7 @@ static bool can_fit(const gram_lexes *x, uint32_t span, uint32_t need)
     return span == 0 || gram_span_at(x, span).max > need;
 }
 
-/* --- UTF-8 ------------------------------------------------------------------------------------------------------------------------------- */
+/* --- UTF-8 -------------------------------------------------------------------------------------------------------- */
 
 /* The state in which `left` more bytes make a character of [first, last]. */
 static uint32_t tail_state(gram_lexes *x, const uint32_t *w, uint32_t first, uint32_t last, uint32_t left)
@@ -212,7 +212,7 @@ static void fill_tail(gram_lexes *x, const gram_lex *state, uint32_t *row)
     }
 }
 
-/* --- Escapes ------------------------------------------------------------------------------------------------------------------------------ */
+/* --- Escapes ------------------------------------------------------------------------------------------------------ */
 
 /* Characters that \u may name here. */
 static bool may_name(const gram_lexes *x, uint32_t c)
@@ -353,7 +353,7 @@ void gram_chars_fill(gram_lexes *x, uint32_t id)
     }
 }
 
-/* --- For keys that the context must look at ---------------------------------------------------------------------------------------------- */
+/* --- For keys that the context must look at ----------------------------------------------------------------------- */
 
 static uint32_t digit_value(uint8_t byte)
 {
@@ -385,7 +385,8 @@ uint32_t gram_chars_ended(const gram_lexes *x, uint32_t id, uint8_t byte)
 }
 
 /* Characters of [first, last] that an escape in this state can still name: calls `accept` for runs of them. */
-static bool reaches_named(gram_lexes *x, const gram_lex *state, uint32_t vec, uint32_t first, uint32_t last, gram_accept_fn *accept, void *user)
+static bool reaches_named(gram_lexes *x, const gram_lex *state, uint32_t vec, uint32_t first, uint32_t last,
+                          gram_accept_fn *accept, void *user)
 {
     const uint32_t *w = state->words;
     const bool any = state->kind == LX_ESCAPE;

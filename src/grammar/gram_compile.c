@@ -25,7 +25,7 @@ typedef struct compiler {
 
 static int64_t or_default(int64_t value, int64_t otherwise) { return value != 0 ? value : otherwise; }
 
-/* --- Kinds -------------------------------------------------------------------------------------------------------------------------------- */
+/* --- Kinds -------------------------------------------------------------------------------------------------------- */
 
 static void start_text(di_grammar *g, gram_ex e)
 {
@@ -111,7 +111,8 @@ static void compile_gap(compiler *c)
     const gram_ex e = gram_regex(&g->lang, pattern, strlen(pattern), 0);
     const uint32_t blanks[] = {' ', ' ', '\t', '\n', '\r', '\r'};
     const gram_ex allowed = gram_ex_rep(&g->lang, gram_ex_set(&g->lang, gram_set_of(&g->lang, blanks, 3)), 0, GRAM_INF);
-    if (!gram_failed(&g->mem) && (gram_empty(&g->lang, e) || !gram_empty(&g->lang, gram_ex_and2(&g->lang, e, gram_ex_not(&g->lang, allowed))))) {
+    if (!gram_failed(&g->mem) &&
+        (gram_empty(&g->lang, e) || !gram_empty(&g->lang, gram_ex_and2(&g->lang, e, gram_ex_not(&g->lang, allowed))))) {
         gram_fault(&g->mem, DI_E_ARGUMENT, "invalid_regex", -1, "a pattern for white space matches nothing but spaces, tabs and line ends");
     }
     g->machine.gaps.pattern = e;
@@ -139,7 +140,7 @@ static void compile_kind(compiler *c)
     }
 }
 
-/* --- Life ------------------------------------------------------------------------------------------------------------------------------------ */
+/* --- Life --------------------------------------------------------------------------------------------------------- */
 
 static di_grammar *new_grammar(di_grammar_kind kind, const di_grammar_options *o)
 {

@@ -247,7 +247,7 @@ uint32_t gram_form_define(gram_forms *f)
 
 gram_form gram_form_ref(gram_forms *f, uint32_t number) { return add(f, (const uint32_t[]){FO_REF, number}, 2); }
 
-/* --- Names and numbers ---------------------------------------------------------------------------------------------------------------- */
+/* --- Names and numbers -------------------------------------------------------------------------------------------- */
 
 uint32_t gram_form_name(gram_forms *f, const char *utf8, size_t n)
 {
@@ -324,7 +324,7 @@ uint32_t gram_form_dec(gram_forms *f, const char *text, size_t n)
     return id;
 }
 
-/* --- Containers ------------------------------------------------------------------------------------------------------------------------ */
+/* --- Containers --------------------------------------------------------------------------------------------------- */
 
 static void *copy(gram_forms *f, const uint32_t *words, uint32_t n)
 {
@@ -373,7 +373,7 @@ gram_form gram_form_props(gram_forms *f, const gram_props *props)
     return gram_form_atom(f, AT_PROPS, f->n_props++, 0, 0, 0);
 }
 
-/* --- Atoms -------------------------------------------------------------------------------------------------------------------------------- */
+/* --- Atoms -------------------------------------------------------------------------------------------------------- */
 
 gram_truth gram_form_truth(const gram_forms *f, gram_form x, gram_truth (*atom)(void *user, gram_form atom), void *user)
 {
@@ -419,7 +419,7 @@ void gram_form_each_atom(const gram_forms *f, gram_form x, void (*atom)(void *us
     }
 }
 
-/* --- One type ---------------------------------------------------------------------------------------------------------------------------- */
+/* --- One type ----------------------------------------------------------------------------------------------------- */
 
 static gram_form compute(gram_forms *f, gram_form x, gram_type type)
 {

@@ -1,8 +1,8 @@
 /* gram_form.h - sets of JSON values as formulas.
  *
- * A schema becomes a formula: AND, OR, NOT, exactly-ONE-of over atoms, hash-consed, so that equal formulas have one id. An atom speaks about
- * one type of value (AT_TYPE about all) and holds for values of every other type, as the keywords of JSON Schema do. References are
- * nodes of their own (FO_REF), so formulas may be recursive through the members and items of containers.
+ * A schema becomes a formula: AND, OR, NOT, exactly-ONE-of over atoms, hash-consed, so that equal formulas have one id. An atom
+ * speaks about one type of value (AT_TYPE about all) and holds for values of every other type, as the keywords of JSON Schema
+ * do. References are nodes of their own (FO_REF), so formulas may be recursive through the members and items of containers.
  *
  * gram_form_of(f, type) is the formula for values of one type: without types, references or atoms of other types, perhaps just true
  * or false. All that follows (gram_text.c, gram_num.c, gram_obj.c, gram_arr.c) works on those. */

@@ -33,7 +33,8 @@
 #define NUMBER "[0-9]{1,100}"
 #define DURATION_TIME "(?:T(?:" NUMBER "H(?:" NUMBER "M(?:" NUMBER "S)?)?|" NUMBER "M(?:" NUMBER "S)?|" NUMBER "S))"
 #define DURATION \
-    "P(?:" NUMBER "W|(?:" NUMBER "Y(?:" NUMBER "M(?:" NUMBER "D)?)?|" NUMBER "M(?:" NUMBER "D)?|" NUMBER "D)" DURATION_TIME "?|" DURATION_TIME ")"
+    "P(?:" NUMBER "W|(?:" NUMBER "Y(?:" NUMBER "M(?:" NUMBER "D)?)?|" NUMBER "M(?:" NUMBER "D)?|" \
+    NUMBER "D)" DURATION_TIME "?|" DURATION_TIME ")"
 
 /* RFC 1123, and no "--" in places three and four */
 #define LD "[0-9A-Za-z]"
@@ -45,7 +46,8 @@
 #define MAIL(more) \
     "(?:[" ATEXT more "]+(?:\\.[" ATEXT more "]+)*|\"(?:[ !#-\\[\\]-~" more "]|\\\\[ -~])*\")"
 #define DOMAIN(more) \
-    "(?:[0-9A-Za-z" more "](?:[0-9A-Za-z" more "-]{0,61}[0-9A-Za-z" more "])?(?:\\.[0-9A-Za-z" more "](?:[0-9A-Za-z" more "-]{0,61}[0-9A-Za-z" more \
+    "(?:[0-9A-Za-z" more "](?:[0-9A-Za-z" more "-]{0,61}[0-9A-Za-z" more "])?" \
+    "(?:\\.[0-9A-Za-z" more "](?:[0-9A-Za-z" more "-]{0,61}[0-9A-Za-z" more \
     "])?)*|\\[" IPV4 "\\]|\\[IPv6:" IPV6 "\\])"
 #define WIDE "\\u0080-\\u{10FFFF}"
 
@@ -53,14 +55,15 @@
 #define PCT "%" HEX HEX
 #define UNRESERVED ALPHA "0-9._~\\-"
 #define SUB "!$&'()*+,;="
-#define UCS "\\u00A0-\\uD7FF\\uF900-\\uFDCF\\uFDF0-\\uFFEF\\u{10000}-\\u{1FFFD}\\u{20000}-\\u{2FFFD}\\u{30000}-\\u{3FFFD}\\u{40000}-\\u{4FFFD}" \
-    "\\u{50000}-\\u{5FFFD}\\u{60000}-\\u{6FFFD}\\u{70000}-\\u{7FFFD}\\u{80000}-\\u{8FFFD}\\u{90000}-\\u{9FFFD}\\u{A0000}-\\u{AFFFD}" \
+#define UCS "\\u00A0-\\uD7FF\\uF900-\\uFDCF\\uFDF0-\\uFFEF\\u{10000}-\\u{1FFFD}\\u{20000}-\\u{2FFFD}" \
+    "\\u{30000}-\\u{3FFFD}\\u{40000}-\\u{4FFFD}\\u{50000}-\\u{5FFFD}\\u{60000}-\\u{6FFFD}\\u{70000}-\\u{7FFFD}" \
+    "\\u{80000}-\\u{8FFFD}\\u{90000}-\\u{9FFFD}\\u{A0000}-\\u{AFFFD}" \
     "\\u{B0000}-\\u{BFFFD}\\u{C0000}-\\u{CFFFD}\\u{D0000}-\\u{DFFFD}\\u{E1000}-\\u{EFFFD}"
 #define PRIV "\\uE000-\\uF8FF\\u{F0000}-\\u{FFFFD}\\u{100000}-\\u{10FFFD}"
 #define PCHAR(ucs) "(?:[" UNRESERVED SUB ":@" ucs "]|" PCT ")"
 #define AUTHORITY(ucs) \
-    "(?:(?:[" UNRESERVED SUB ":" ucs "]|" PCT ")*@)?(?:\\[(?:" IPV6 "|[vV]" HEX "+\\.[" UNRESERVED SUB ":]+)\\]|(?:[" UNRESERVED SUB ucs "]|" PCT \
-    ")*)(?::[0-9]*)?"
+    "(?:(?:[" UNRESERVED SUB ":" ucs "]|" PCT ")*@)?(?:\\[(?:" IPV6 "|[vV]" HEX "+\\.[" UNRESERVED SUB ":]+)\\]" \
+    "|(?:[" UNRESERVED SUB ucs "]|" PCT ")*)(?::[0-9]*)?"
 #define TAIL(ucs, priv) "(?:\\?(?:" PCHAR(ucs priv) "|[/?])*)?(?:#(?:" PCHAR(ucs) "|[/?])*)?"
 #define ABEMPTY(ucs) "(?:/" PCHAR(ucs) "*)*"
 #define ABSOLUTE(ucs) "/(?:" PCHAR(ucs) "+" ABEMPTY(ucs) ")?"

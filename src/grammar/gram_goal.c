@@ -69,7 +69,7 @@ uint32_t gram_goal_plan(gram_json *j, uint32_t goal, gram_type type)
     return plan;
 }
 
-/* --- Satisfiability ------------------------------------------------------------------------------------------------------------------------ */
+/* --- Satisfiability ----------------------------------------------------------------------------------------------- */
 
 static bool type_sat(gram_json *j, gram_form form, gram_type type, uint32_t levels)
 {
@@ -141,7 +141,7 @@ bool gram_sat(gram_json *j, gram_form form, uint32_t levels)
     return sat_within(j, form, levels);
 }
 
-/* --- Bits ------------------------------------------------------------------------------------------------------------------------------------- */
+/* --- Bits --------------------------------------------------------------------------------------------------------- */
 
 static uint32_t intern_bits(gram_json *j, uint32_t base)
 {
@@ -193,7 +193,7 @@ uint32_t gram_goal_bits(gram_json *j, uint32_t goal, gram_type type, uint32_t le
     return intern_bits(j, base);
 }
 
-/* --- How many values ------------------------------------------------------------------------------------------------------------------------- */
+/* --- How many values ---------------------------------------------------------------------------------------------- */
 
 /* Where only integers are asked for each value has one spelling, but for -0. */
 static uint32_t count_integers(gram_json *j, uint32_t plan, uint32_t cap)

@@ -48,7 +48,7 @@ static inline void gram_unlock(di_grammar *g) { (void)pthread_mutex_unlock(&g->l
 /* With the lock held: a new budget of work for one step; false when the machine has failed. */
 bool gram_begin_step(di_grammar *g);
 
-/* --- gram_mask.c --------------------------------------------------------------------------------------------------------------------------- */
+/* --- gram_mask.c -------------------------------------------------------------------------------------------------- */
 
 /* With the lock held. `text` is all that was accepted. */
 di_status gram_mask_at(di_grammar *g, di_vocabulary *v, gram_pos pos, const uint8_t *text, size_t n_text, uint32_t *mask, bool *restricts,

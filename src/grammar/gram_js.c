@@ -3,7 +3,7 @@
 
 static const char *const literals[] = {[GRAM_NULL] = "null", [GRAM_NO] = "false", [GRAM_YES] = "true"};
 
-/* --- Frames ------------------------------------------------------------------------------------------------------------------------------ */
+/* --- Frames ------------------------------------------------------------------------------------------------------- */
 
 uint32_t gram_frame_of(gram_json *j, const gram_frame *frame)
 {
@@ -57,7 +57,7 @@ static gram_step_result go_value(gram_machine *m, gram_pos *pos, uint32_t ctx, g
     return go(m, pos, ctx, gram_lex_id(m->lexes, kind, words, 2));
 }
 
-/* --- Ends of values ------------------------------------------------------------------------------------------------------------------------- */
+/* --- Ends of values ----------------------------------------------------------------------------------------------- */
 
 /* The names used before and one more. */
 static gram_ex add_extra(gram_json *j, gram_ex extras, uint32_t name)
@@ -136,12 +136,13 @@ static gram_step_result close_container(gram_machine *m, gram_pos *pos, uint8_t 
     return value_done(m, pos, bits, before, byte, textual);
 }
 
-/* --- Beginnings of values -------------------------------------------------------------------------------------------------------------------- */
+/* --- Beginnings of values ----------------------------------------------------------------------------------------- */
 
 static gram_step_result open_container(gram_machine *m, gram_pos *pos, uint32_t goal, bool object)
 {
     gram_json *j = &m->json;
-    if (j->frames[pos->ctx].depth >= j->max_depth || gram_form_of(j->forms, j->goals[goal].form, object ? GRAM_OBJECT : GRAM_ARRAY) == GRAM_FALSE) {
+    if (j->frames[pos->ctx].depth >= j->max_depth ||
+        gram_form_of(j->forms, j->goals[goal].form, object ? GRAM_OBJECT : GRAM_ARRAY) == GRAM_FALSE) {
         return GRAM_STEP_DEAD;
     }
     const uint32_t levels = levels_inside(j, pos->ctx);
@@ -217,7 +218,7 @@ static gram_step_result begin_value(gram_machine *m, gram_pos *pos, uint32_t goa
     return go(m, pos, pos->ctx, scalar_start(m, goal, byte));
 }
 
-/* --- Names ------------------------------------------------------------------------------------------------------------------------------------- */
+/* --- Names -------------------------------------------------------------------------------------------------------- */
 
 static uint32_t plan_of_frame(const gram_json *j, const gram_frame *frame)
 {
@@ -373,7 +374,7 @@ static gram_step_result go_on_name(gram_machine *m, gram_pos *pos, uint8_t byte,
     return gram_chars_reaches(m->lexes, next, accept_vec, &check) && !gram_failed(m->mem) ? GRAM_STEP_OK : GRAM_STEP_DEAD;
 }
 
-/* --- Steps --------------------------------------------------------------------------------------------------------------------------------------- */
+/* --- Steps -------------------------------------------------------------------------------------------------------- */
 
 static gram_step_result end_text(gram_machine *m, gram_pos *pos, const gram_before *before, bool *textual)
 {
@@ -453,7 +454,7 @@ bool gram_js_accepts(gram_machine *m, gram_pos pos)
     return state->kind == LX_DONE || (state->kind == LX_NUMBER && gram_num_complete(&m->json.nums, state->words[1]));
 }
 
-/* --- Rows ----------------------------------------------------------------------------------------------------------------------------------------- */
+/* --- Rows --------------------------------------------------------------------------------------------------------- */
 
 static void fill_number(gram_machine *m, const gram_lex *state, uint32_t *row)
 {

@@ -1,5 +1,5 @@
-/* gram_js_text.c - reads back what was just written: the name or value whose end the JSON machine has come to. The text is known to be JSON,
- * so its beginning is found from its end: a quote that opens a string has an even number of backslashes before it. */
+/* gram_js_text.c - reads back what was just written: the name or value whose end the JSON machine has come to. The text is known
+ * to be JSON, so its beginning is found from its end: a quote that opens a string has an even number of backslashes before it. */
 #include "grammar/gram_machine.h"
 
 #include "grammar/gram_schema.h"

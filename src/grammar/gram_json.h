@@ -38,7 +38,7 @@ typedef struct gram_goal {
     uint32_t plan[GRAM_TYPES]; /* of texts, numbers, objects, arrays; + 1, 0 = not made */
 } gram_goal;
 
-/* --- Objects ------------------------------------------------------------------------------------------------------------------------- */
+/* --- Objects ------------------------------------------------------------------------------------------------------ */
 
 typedef struct gram_class { /* names that are not declared and match the same patterns */
     gram_ex ex;
@@ -110,7 +110,7 @@ typedef struct gram_obj_view {
     bool open;       /* every text begins a name of some allowed class */
 } gram_obj_view;
 
-/* --- Arrays --------------------------------------------------------------------------------------------------------------------------- */
+/* --- Arrays ------------------------------------------------------------------------------------------------------- */
 
 typedef struct gram_arr_plan {
     gram_form goal; /* of GRAM_ARRAY, as are the observed ones */
@@ -144,7 +144,7 @@ typedef struct gram_arr_view {
     gram_arr_choice *choice; /* of the next item; NULL = not known */
 } gram_arr_view;
 
-/* --- Frames ----------------------------------------------------------------------------------------------------------------------------- */
+/* --- Frames ------------------------------------------------------------------------------------------------------- */
 
 typedef enum gram_frame_kind { FRAME_ROOT, FRAME_OBJECT, FRAME_ARRAY } gram_frame_kind;
 
@@ -199,7 +199,7 @@ typedef struct gram_json {
 
 bool gram_json_init(gram_json *j, gram_mem *mem, gram_forms *forms, gram_lexes *lexes);
 
-/* --- gram_goal.c: goals, satisfiability ------------------------------------------------------------------------------------------------ */
+/* --- gram_goal.c: goals, satisfiability --------------------------------------------------------------------------- */
 
 uint32_t gram_goal_of(gram_json *j, gram_form form, const gram_form *observed, uint32_t n);
 
@@ -221,7 +221,7 @@ uint32_t gram_goal_bits(gram_json *j, uint32_t goal, gram_type type, uint32_t le
 bool gram_bit(const gram_json *j, uint32_t bits, uint32_t i);
 uint32_t gram_bits_of(gram_json *j, const gram_form *observed, uint32_t n, gram_truth (*atom)(void *user, gram_form atom), void *user);
 
-/* --- gram_obj_plan.c, gram_obj.c, gram_obj_search.c -------------------------------------------------------------------------------------- */
+/* --- gram_obj_plan.c, gram_obj.c, gram_obj_search.c --------------------------------------------------------------- */
 
 uint32_t gram_obj_plan_of(gram_json *j, gram_form goal, const gram_form *observed, uint32_t n);
 static inline uint32_t gram_obj_slots(const gram_obj_plan *plan) { return plan->n_names + plan->n_classes; }
@@ -248,7 +248,7 @@ void gram_obj_prepare_keys(gram_json *j, uint32_t view); /* fills words, classes
 bool gram_obj_search(gram_json *j, uint32_t view, uint32_t slot, gram_obj_choice *out);
 
 
-/* --- gram_arr.c, gram_arr_search.c ---------------------------------------------------------------------------------------------------------- */
+/* --- gram_arr.c, gram_arr_search.c -------------------------------------------------------------------------------- */
 
 uint32_t gram_arr_plan_of(gram_json *j, gram_form goal, const gram_form *observed, uint32_t n);
 gram_form gram_arr_form(gram_json *j, uint32_t view, uint32_t layer, uint32_t index); /* what a layer demands of an item */
@@ -266,7 +266,7 @@ bool gram_arr_search(gram_json *j, uint32_t view, bool next, gram_arr_choice *ou
 /* The values of a formula as formulas, pushed to `out`, when there are at most `cap` and they can be listed. */
 bool gram_list_values(gram_json *j, gram_form form, uint32_t cap, gram_stack *out);
 
-/* --- gram_frame.c ------------------------------------------------------------------------------------------------------------------------- */
+/* --- gram_frame.c ------------------------------------------------------------------------------------------------- */
 
 uint32_t gram_frame_of(gram_json *j, const gram_frame *frame);
 static inline uint32_t gram_frame_levels(const gram_json *j, uint32_t depth)

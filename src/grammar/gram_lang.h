@@ -82,7 +82,7 @@ typedef struct gram_lang {
 
 bool gram_lang_init(gram_lang *l, gram_mem *mem);
 
-/* --- Sets (gram_set.c) ------------------------------------------------------------------------------------------------------------ */
+/* --- Sets (gram_set.c) -------------------------------------------------------------------------------------------- */
 
 /* Of n ranges, pairs of first and last, in any order. Surrogates are left out. */
 gram_set gram_set_of(gram_lang *l, const uint32_t *ranges, uint32_t n);
@@ -96,7 +96,7 @@ gram_set gram_set_fold(gram_lang *l, gram_set a); /* with every character that d
 /* General category of Unicode ("L", "Lu", "Letter" ...), false when there is none of that name. */
 bool gram_set_category(gram_lang *l, const char *name, size_t n, gram_set *out);
 
-/* --- Expressions (gram_lang.c) ----------------------------------------------------------------------------------------------------- */
+/* --- Expressions (gram_lang.c) ------------------------------------------------------------------------------------ */
 
 gram_ex gram_ex_set(gram_lang *l, gram_set a); /* one character of the set */
 gram_ex gram_ex_char(gram_lang *l, uint32_t c);
@@ -124,14 +124,14 @@ bool gram_ex_is_open(const gram_lang *l, gram_ex e);
 
 static inline bool gram_nullable(const gram_lang *l, gram_ex e) { return l->nodes[e].nullable; }
 
-/* --- Derivatives (gram_lang_row.c) -------------------------------------------------------------------------------------------------- */
+/* --- Derivatives (gram_lang_row.c) -------------------------------------------------------------------------------- */
 
 /* Never NULL; after a failure everything leads to GRAM_EX_NONE. */
 const gram_row *gram_row_of(gram_lang *l, gram_ex e);
 gram_ex gram_step(gram_lang *l, gram_ex e, uint32_t c);
 bool gram_ex_has(gram_lang *l, gram_ex e, const uint32_t *chars, uint32_t n); /* membership */
 
-/* --- Questions (gram_lang_ask.c) ----------------------------------------------------------------------------------------------------- */
+/* --- Questions (gram_lang_ask.c) ---------------------------------------------------------------------------------- */
 
 bool gram_empty(gram_lang *l, gram_ex e);
 

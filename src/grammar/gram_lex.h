@@ -114,7 +114,7 @@ uint32_t gram_vec_step(gram_lexes *x, uint32_t vec, uint32_t c);
 uint32_t gram_span_id(gram_lexes *x, gram_span span);
 gram_span gram_span_at(const gram_lexes *x, uint32_t id);
 
-/* --- gram_chars.c -------------------------------------------------------------------------------------------------------------------- */
+/* --- gram_chars.c ------------------------------------------------------------------------------------------------- */
 
 /* The state between characters; span 0 = not counted. 0 when the vector is dead. */
 uint32_t gram_chars_state(gram_lexes *x, gram_mode mode, uint32_t vec, uint32_t span);

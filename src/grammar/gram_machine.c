@@ -73,8 +73,8 @@ gram_step_result gram_machine_step(gram_machine *m, gram_pos *pos, uint8_t byte,
 bool gram_machine_accepts(gram_machine *m, gram_pos pos)
 {
     const gram_lex *state = gram_lex_at(m->lexes, pos.lex);
-    if (state->kind == LX_CHAR && state->mode == MODE_RAW) {
-        return gram_nullable(m->lang, m->lexes->vecs[state->words[1]].ex[0]);
+    if (state->kind >= LX_CHAR && state->kind <= LX_LOW && state->mode == MODE_RAW) {
+        return state->kind == LX_CHAR && gram_nullable(m->lang, m->lexes->vecs[state->words[1]].ex[0]);
     }
     return gram_js_accepts(m, pos);
 }

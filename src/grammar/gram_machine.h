@@ -1,7 +1,7 @@
 /* gram_machine.h - the automaton of one grammar, byte by byte.
  *
- * A place in a text is a gram_pos. Most bytes are settled by the row of its state (gram_lex.h); gram_machine_step is for the others. What it
- * found lately is kept by (place, byte): tokens that begin alike take the same steps.
+ * A place in a text is a gram_pos. Most bytes are settled by the row of its state (gram_lex.h); gram_machine_step is for the
+ * others. What it found lately is kept by (place, byte): tokens that begin alike take the same steps.
  *
  * Two kinds of steps depend on the text before: the end of a name that is no declared one (it must not come again), and the end of an item
  * of an array whose items differ. When tokens are tried out there is no text: then a name counts as one that nobody looked at
@@ -64,7 +64,7 @@ gram_step_result gram_machine_step(gram_machine *m, gram_pos *pos, uint8_t byte,
 /* The text may end here. */
 bool gram_machine_accepts(gram_machine *m, gram_pos pos);
 
-/* --- gram_gap.c ------------------------------------------------------------------------------------------------------------------------- */
+/* --- gram_gap.c --------------------------------------------------------------------------------------------------- */
 
 #define GRAM_NO_GAP 0u
 uint32_t gram_gap_start(const gram_machine *m);
@@ -73,7 +73,7 @@ bool gram_gap_may_end(const gram_machine *m, uint32_t gap);
 void gram_gap_fill(gram_machine *m, uint32_t lex, uint32_t *row);
 bool gram_gap_is_counted(uint32_t gap); /* the count need not be zero here */
 
-/* --- gram_js.c: JSON ---------------------------------------------------------------------------------------------------------------------- */
+/* --- gram_js.c: JSON ---------------------------------------------------------------------------------------------- */
 
 /* The beginning of a text that satisfies json.root. False when there is none. */
 bool gram_js_start(gram_machine *m, gram_pos *out);
@@ -81,7 +81,7 @@ void gram_js_fill(gram_machine *m, uint32_t lex);
 gram_step_result gram_js_step(gram_machine *m, gram_pos *pos, uint8_t byte, uint32_t hint, const gram_before *before, bool *textual);
 bool gram_js_accepts(gram_machine *m, gram_pos pos);
 
-/* --- gram_js_text.c: looking back ------------------------------------------------------------------------------------------------------------ */
+/* --- gram_js_text.c: looking back --------------------------------------------------------------------------------- */
 
 /* The name whose closing quote comes next, among those of the grammar. */
 uint32_t gram_js_name_before(gram_machine *m, const gram_before *before);

@@ -1,7 +1,7 @@
 /* gram_mask.c - which tokens may come next: a slice as a whole, the others by a walk over their tree.
  *
- * The walk keeps a place for every depth; a node whose byte is dead takes its subtree with it. Where the machine needs the text, the way from
- * the root is gone again with it. */
+ * The walk keeps a place for every depth; a node whose byte is dead takes its subtree with it. Where the machine needs the text,
+ * the way from the root is gone again with it. */
 #include "grammar/gram_grammar.h"
 
 #include "core/clock.h"

@@ -120,7 +120,7 @@ di_status di_matcher_fork(const di_matcher *m, di_matcher **out, di_error *err)
     return DI_OK;
 }
 
-/* --- Steps ----------------------------------------------------------------------------------------------------------------------------------- */
+/* --- Steps -------------------------------------------------------------------------------------------------------- */
 
 static di_status ended(di_error *err)
 {
@@ -211,7 +211,7 @@ di_status di_matcher_rollback(di_matcher *m, size_t n, di_error *err)
     return DI_OK;
 }
 
-/* --- Questions -------------------------------------------------------------------------------------------------------------------------------- */
+/* --- Questions ---------------------------------------------------------------------------------------------------- */
 
 di_status di_matcher_mask(di_matcher *m, uint32_t *mask, bool *restricts, di_error *err)
 {
@@ -296,7 +296,7 @@ di_status di_matcher_forced(di_matcher *m, char *bytes, size_t capacity, size_t 
     return status;
 }
 
-/* --- Drafts ------------------------------------------------------------------------------------------------------------------------------------ */
+/* --- Drafts ------------------------------------------------------------------------------------------------------- */
 
 di_status di_matcher_validate(di_matcher *m, const int32_t *ids, size_t n, size_t *n_valid, di_error *err)
 {
@@ -332,7 +332,8 @@ di_status di_matcher_mask_chain(di_matcher *m, const int32_t *ids, size_t n, uin
 }
 
 /* The steps from the root to token i; false when one of them is not allowed. */
-static di_status go_to_node(di_matcher *m, const int32_t *ids, const int32_t *parent, const bool *valid, int32_t i, bool *there, di_error *err)
+static di_status go_to_node(di_matcher *m, const int32_t *ids, const int32_t *parent, const bool *valid, int32_t i, bool *there,
+                            di_error *err)
 {
     int32_t up = parent[i];
     *there = up < 0 || valid[up];

@@ -63,7 +63,7 @@ void *gram_alloc(gram_mem *m, size_t count, size_t size);
 /* Room for at least one more element behind n of them: `array` itself, or a larger copy. NULL after a failure, then `array` stays. */
 void *gram_grow(gram_mem *m, void *array, uint32_t n, uint32_t *capacity, size_t size);
 
-/* --- A growing array that never moves, so that it may be read while it grows ------------------------------------------------- */
+/* --- A growing array that never moves, so that it may be read while it grows -------------------------------------- */
 
 #define GRAM_CHUNK_LOG2 9u
 #define GRAM_MAX_CHUNKS 1024u /* half a million elements */
@@ -81,7 +81,7 @@ static inline void *gram_chunk_at(const gram_chunks *c, uint32_t i, size_t size)
 /* Adds a zeroed element and returns its index, GRAM_NONE after a failure. */
 uint32_t gram_chunks_add(gram_mem *m, gram_chunks *c, size_t size);
 
-/* --- Interning ----------------------------------------------------------------------------------------------------------------- */
+/* --- Interning ---------------------------------------------------------------------------------------------------- */
 
 /* Tuples of words: equal ones have one id, ids count from 0. Everything that is compared by identity here is such a tuple. */
 typedef struct gram_tuples {
@@ -106,7 +106,7 @@ static inline const uint32_t *gram_tuple_at(const gram_tuples *t, uint32_t id, u
     return t->at[id] + 1;
 }
 
-/* --- A stack of words for work in progress -------------------------------------------------------------------------------------- */
+/* --- A stack of words for work in progress ------------------------------------------------------------------------ */
 
 typedef struct gram_stack {
     uint32_t *words;

@@ -57,7 +57,7 @@ void gram_nums_init(gram_nums *nums, gram_mem *mem, gram_forms *forms)
 
 static const num_state *state_at(const gram_nums *nums, uint32_t id) { return (const num_state *)(nums->states.at[id] + 1); }
 
-/* --- The value of a state with an exponent ------------------------------------------------------------------------------------------------ */
+/* --- The value of a state with an exponent ------------------------------------------------------------------------ */
 
 /* 0.d1d2... · 10^place */
 static int32_t place_of(const num_state *st)
@@ -194,7 +194,7 @@ static bool is_good(const gram_nums *nums, const num_state *st, int32_t exponent
     return evaluate(nums, st, exponent, plan->goal, AS_THEY_ARE) == GRAM_SURE;
 }
 
-/* --- Plans ---------------------------------------------------------------------------------------------------------------------------------- */
+/* --- Plans -------------------------------------------------------------------------------------------------------- */
 
 static void add_constant(gram_nums *nums, gram_num_plan *plan, uint32_t dec, uint32_t *list)
 {
@@ -308,7 +308,7 @@ uint32_t gram_num_plan_of(gram_nums *nums, gram_form goal, const gram_form *obse
     return id;
 }
 
-/* --- States ----------------------------------------------------------------------------------------------------------------------------------- */
+/* --- States ------------------------------------------------------------------------------------------------------- */
 
 /* Forgets what makes no difference any more, so that equal situations are one state. */
 static uint32_t intern(gram_nums *nums, num_state *st)
@@ -456,7 +456,7 @@ static bool move(const gram_nums *nums, num_state *st, uint8_t byte)
     return false;
 }
 
-/* --- Can it still become a good one? -------------------------------------------------------------------------------------------------------- */
+/* --- Can it still become a good one? ------------------------------------------------------------------------------ */
 
 /* Some exponent in [from, to] makes the number good, or with `how` might. The truth of every atom changes at few exponents only: where the
  * magnitude meets that of a constant, and where the number becomes a multiple. */
@@ -511,8 +511,8 @@ static bool exponent_alive(const gram_nums *nums, const num_state *st)
     return false;
 }
 
-/* The one modulus that digits must be searched for, when it is too large to try them all; c = 0 when there is none, or several. Where an integer
- * is asked for besides, it is that of the integers among the multiples. */
+/* The one modulus that digits must be searched for, when it is too large to try them all; c = 0 when there is none, or several.
+ * Where an integer is asked for besides, it is that of the integers among the multiples. */
 static num_modulus large_modulus(const gram_num_plan *plan, uint32_t *which)
 {
     num_modulus found = {0, 0};
@@ -541,8 +541,8 @@ static num_modulus large_modulus(const gram_num_plan *plan, uint32_t *which)
     return found;
 }
 
-/* When comparisons depend on the magnitude alone any more: with j more digits the numbers made are a whole range, and it holds a multiple when
- * it is long enough. An exponent from `fits` on makes a multiple of c a multiple of c·10^-s. */
+/* When comparisons depend on the magnitude alone any more: with j more digits the numbers made are a whole range, and it holds a
+ * multiple when it is long enough. An exponent from `fits` on makes a multiple of c a multiple of c·10^-s. */
 static bool reaches_multiple(gram_nums *nums, const num_state *st, uint32_t which, num_modulus m)
 {
     const gram_num_plan *plan = &nums->plans[st->plan];

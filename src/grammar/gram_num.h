@@ -1,8 +1,8 @@
 /* gram_num.h - numbers of JSON text as an automaton: digits come one by one, and after each it is known exactly whether the number can
  * still become one that a formula accepts.
  *
- * The language of spellings: -?(0|[1-9][0-9]{0,29})(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})? (longer where a bound has more digits). Values are
- * decimal and exact. A state keeps what the atoms of the formulas need and no more:
+ * The language of spellings: -?(0|[1-9][0-9]{0,29})(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})? (longer where a bound has more
+ * digits). Values are decimal and exact. A state keeps what the atoms of the formulas need and no more:
  *  - the constants of the formulas are sorted by their digits; those that agree with the digits so far are a range [low, high)
  *  - for each modulus the remainder of the digits without their trailing zeros, whose number is kept too: then x is a multiple of
  *    c·10^-s exactly when  remainder · 10^(zeros - fraction digits + exponent + s)  is one of c and the exponent of ten is not negative

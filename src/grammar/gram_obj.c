@@ -4,7 +4,7 @@
  * left of its formula, and then every question is a matter of bit sets. */
 #include "grammar/gram_json.h"
 
-/* --- States --------------------------------------------------------------------------------------------------------------------------- */
+/* --- States ------------------------------------------------------------------------------------------------------- */
 
 typedef struct knowledge {
     const gram_json *j;
@@ -190,7 +190,7 @@ gram_form gram_obj_state_form(gram_json *j, uint32_t state, uint32_t slot)
     return st.forms[slot] - 1;
 }
 
-/* --- Views ------------------------------------------------------------------------------------------------------------------------------- */
+/* --- Views -------------------------------------------------------------------------------------------------------- */
 
 uint32_t gram_obj_view_of(gram_json *j, uint32_t state, uint32_t levels, uint32_t count, const uint32_t *seen)
 {
@@ -372,7 +372,7 @@ uint32_t gram_obj_result(gram_json *j, uint32_t view)
     return v->result - 1;
 }
 
-/* --- Members --------------------------------------------------------------------------------------------------------------------------- */
+/* --- Members ------------------------------------------------------------------------------------------------------ */
 
 static bool simple_allows(gram_json *j, uint32_t view_id, uint32_t slot)
 {

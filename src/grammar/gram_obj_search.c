@@ -1,8 +1,8 @@
 /* gram_obj_search.c - finds ways to complete an object whose formula is more than a conjunction.
  *
  * The formula is walked (gram_walk.h); the walk decides which layers hold for all members, which fail, which names are there and how many
- * members. At a leaf that must come together (a plan of members still to be written): required names have values, each layer that is to fail has
- * a member that breaks it, and the number fits. Without a next member the first leaf that does is the answer.
+ * members. At a leaf that must come together (a plan of members still to be written): required names have values, each layer
+ * that is to fail has a member that breaks it, and the number fits. Without a next member the first leaf that does is the answer.
  *
  * With a next member each layer also has a say about its value. Leaves then are demands on the value, conjunctions of what layers say or
  * of its negation; the goal of the member is their union. Demands that are implied by weaker ones found before are cut off, and since
@@ -61,7 +61,7 @@ static bool is_violated(const search *s, uint32_t layer)
     return gram_has(s->j->obj_states[s->state].violated, layer);
 }
 
-/* --- What is decided ------------------------------------------------------------------------------------------------------------------ */
+/* --- What is decided ---------------------------------------------------------------------------------------------- */
 
 static bool is_there(const search *s, uint32_t slot)
 {
@@ -184,7 +184,7 @@ static bool decide(gram_walk *w, gram_form atom, bool positive, const gram_todo 
     return decide_layer(w, find(s->plan->layers, s->plan->n_layers, atom), positive, work, branches);
 }
 
-/* --- Leaves ------------------------------------------------------------------------------------------------------------------------------ */
+/* --- Leaves ------------------------------------------------------------------------------------------------------- */
 
 /* What all layers that are to hold demand of a slot. */
 static gram_form demand(search *s, uint32_t slot)
@@ -288,7 +288,8 @@ static bool break_later(search *s, uint32_t k, uint32_t layer)
     gram_json *j = s->j;
     for (uint32_t i = 0; i < s->n_later; i++) {
         const gram_form form = s->later[i].form;
-        const gram_form with = gram_form_and2(j->forms, form, gram_form_not(j->forms, gram_obj_form(j, s->plan_id, layer, s->later[i].slot)));
+        const gram_form with = gram_form_and2(
+            j->forms, form, gram_form_not(j->forms, gram_obj_form(j, s->plan_id, layer, s->later[i].slot)));
         if (gram_sat(j, with, s->view->levels)) {
             s->later[i].form = with;
             const bool done = break_layers(s, k + 1);
@@ -379,7 +380,7 @@ static bool leaf(gram_walk *w)
     return done;
 }
 
-/* --- The goal of the next member --------------------------------------------------------------------------------------------------------- */
+/* --- The goal of the next member ---------------------------------------------------------------------------------- */
 
 static uint32_t bit_of_layer(search *s, uint32_t layer, uint32_t base)
 {

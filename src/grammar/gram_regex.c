@@ -20,13 +20,14 @@ typedef struct parser {
 
 static void fault(parser *p, size_t offset, const char *what)
 {
-    gram_fault(p->l->mem, DI_E_FORMAT, "invalid_regex", (int64_t)offset, "regular expression, byte %zu: %s", offset, what);
+    gram_fault(p->l->mem, DI_E_FORMAT, "invalid_regex", (int64_t)offset,
+               "regular expression, byte %zu: %s", offset, what);
 }
 
 static void unsupported(parser *p, size_t offset, const char *what)
 {
-    gram_fault(p->l->mem, DI_E_UNSUPPORTED, "unsupported_regex", (int64_t)offset, "regular expression, byte %zu: %s is not supported", offset,
-               what);
+    gram_fault(p->l->mem, DI_E_UNSUPPORTED, "unsupported_regex", (int64_t)offset,
+               "regular expression, byte %zu: %s is not supported", offset, what);
 }
 
 static bool failed(const parser *p) { return gram_failed(p->l->mem); }
@@ -101,7 +102,7 @@ static rx_node *set_node(parser *p, gram_set set)
     return node;
 }
 
-/* --- Classes ------------------------------------------------------------------------------------------------------------------------- */
+/* --- Classes ------------------------------------------------------------------------------------------------------ */
 
 static gram_set ranges(parser *p, const uint32_t *pairs, uint32_t n) { return gram_set_of(p->l, pairs, n); }
 
@@ -342,7 +343,7 @@ static rx_node *class_node(parser *p)
     return node;
 }
 
-/* --- Groups and quantifiers -------------------------------------------------------------------------------------------------------------- */
+/* --- Groups and quantifiers --------------------------------------------------------------------------------------- */
 
 static rx_node *alternatives(parser *p);
 
@@ -434,7 +435,8 @@ static uint32_t number(parser *p)
         p->at++;
     }
     if (value > GRAM_MAX_REPEAT) {
-        gram_fault(p->l->mem, DI_E_LIMIT, "limit_exceeded", (int64_t)begin, "regular expression: more than %d repetitions", GRAM_MAX_REPEAT);
+        gram_fault(p->l->mem, DI_E_LIMIT, "limit_exceeded", (int64_t)begin,
+                   "regular expression: more than %d repetitions", GRAM_MAX_REPEAT);
     }
     return (uint32_t)value;
 }

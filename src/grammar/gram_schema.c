@@ -253,7 +253,8 @@ gram_form gram_schema(gram_forms *forms, const js_value *root, const gram_schema
         if (strstr(js_string(said, NULL), "json-schema.org/") != NULL) {
             gram_schema_warn(&c, (schema_place){0, NULL}, KW_SCHEMA, "not a draft that is known here; read as 2020-12");
         } else {
-            gram_schema_unsupported(&c, (schema_place){0, NULL}, KW_SCHEMA, "a dialect other than the drafts of JSON Schema is not supported");
+            gram_schema_unsupported(&c, (schema_place){0, NULL}, KW_SCHEMA,
+                                    "a dialect other than the drafts of JSON Schema is not supported");
         }
     }
     if (!gram_schema_refs_init(&c, root, draft)) {

@@ -26,7 +26,7 @@ gram_form gram_schema(gram_forms *forms, const js_value *root, const gram_schema
 /* One JSON value, and no other, in all its spellings. */
 gram_form gram_schema_const(gram_forms *forms, const js_value *value);
 
-/* --- Formats (gram_format.c) ----------------------------------------------------------------------------------------------------------- */
+/* --- Formats (gram_format.c) -------------------------------------------------------------------------------------- */
 
 /* The language of a named format; false when there is none of that name. */
 bool gram_format(gram_lang *lang, const char *name, gram_ex *out);

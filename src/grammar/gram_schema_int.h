@@ -80,7 +80,7 @@ typedef struct schema_place {
     const schema_path *path;
 } schema_place;
 
-/* --- gram_schema.c ------------------------------------------------------------------------------------------------------------------------ */
+/* --- gram_schema.c ------------------------------------------------------------------------------------------------ */
 
 gram_form gram_schema_compile(schema_compiler *c, const js_value *schema, schema_place at);
 
@@ -97,7 +97,7 @@ void gram_schema_warn(schema_compiler *c, schema_place at, schema_kw kw, const c
 /* Puts the pointer of a place into a failure that has none yet. */
 void gram_schema_where(schema_compiler *c, schema_place at, schema_kw kw);
 
-/* --- gram_schema_kw.c ---------------------------------------------------------------------------------------------------------------------- */
+/* --- gram_schema_kw.c --------------------------------------------------------------------------------------------- */
 
 const char *gram_schema_kw_name(schema_kw kw);
 /* False when it is no keyword. */
@@ -111,7 +111,7 @@ bool gram_schema_kw_known(schema_kw kw, schema_draft draft);
 /* Draft that a "$schema" names; false when it names none. */
 bool gram_schema_draft(const char *uri, schema_draft *out);
 
-/* --- gram_schema_ref.c ---------------------------------------------------------------------------------------------------------------------- */
+/* --- gram_schema_ref.c -------------------------------------------------------------------------------------------- */
 
 bool gram_schema_refs_init(schema_compiler *c, const js_value *root, schema_draft draft);
 /* The resource that a schema is in: its own when it has an identifier, else `outer`. */
@@ -121,7 +121,7 @@ const js_value *gram_schema_resolve(schema_compiler *c, const schema_node *node,
 /* A reference to a schema that is compiled later. */
 gram_form gram_schema_defer(schema_compiler *c, const js_value *schema, uint32_t resource, const char *raw);
 
-/* --- gram_schema_types.c --------------------------------------------------------------------------------------------------------------------- */
+/* --- gram_schema_types.c ------------------------------------------------------------------------------------------ */
 
 gram_form gram_schema_type(schema_compiler *c, const schema_node *node, schema_place at);
 gram_form gram_schema_numbers(schema_compiler *c, const schema_node *node, schema_place at);
@@ -132,11 +132,11 @@ gram_form gram_schema_objects(schema_compiler *c, const schema_node *node, schem
 uint32_t gram_schema_whole(schema_compiler *c, const schema_node *node, schema_kw kw, uint32_t otherwise, schema_place at);
 gram_ex gram_schema_pattern(schema_compiler *c, const char *text, size_t n, schema_place at, schema_kw kw);
 
-/* --- gram_schema_value.c --------------------------------------------------------------------------------------------------------------------- */
+/* --- gram_schema_value.c ------------------------------------------------------------------------------------------ */
 
 gram_form gram_schema_enum(schema_compiler *c, const schema_node *node, schema_place at);
 
-/* --- gram_schema_uneval.c -------------------------------------------------------------------------------------------------------------------- */
+/* --- gram_schema_uneval.c ----------------------------------------------------------------------------------------- */
 
 gram_form gram_schema_unevaluated(schema_compiler *c, const schema_node *node, schema_place at);
 

@@ -12,7 +12,7 @@ static uint32_t pointer_id(schema_compiler *c, gram_tuples *t, const js_value *v
     return gram_tuple(c->mem, t, words, 2, is_new);
 }
 
-/* --- URIs ------------------------------------------------------------------------------------------------------------------------------- */
+/* --- URIs --------------------------------------------------------------------------------------------------------- */
 
 static size_t scheme_length(const char *uri)
 {
@@ -86,7 +86,7 @@ static char *resolve_uri(schema_compiler *c, const char *base, const char *relat
     return uri;
 }
 
-/* --- Identifiers and anchors -------------------------------------------------------------------------------------------------------------- */
+/* --- Identifiers and anchors -------------------------------------------------------------------------------------- */
 
 static bool add_resource(schema_compiler *c, const char *uri, const js_value *schema, schema_draft draft, uint32_t parent)
 {
@@ -197,7 +197,7 @@ uint32_t gram_schema_resource(schema_compiler *c, const js_value *schema, uint32
     return id != GRAM_NONE ? c->embedded_resource[id] : outer;
 }
 
-/* --- References ----------------------------------------------------------------------------------------------------------------------------- */
+/* --- References --------------------------------------------------------------------------------------------------- */
 
 static int hex_value(char x)
 {
@@ -213,7 +213,8 @@ static const char *pointer_token(const char *at, char *out, size_t *n)
     size_t length = 0;
     while (*at != '\0' && *at != '/') {
         const bool encoded = at[0] == '%' && hex_value(at[1]) >= 0 && hex_value(at[2]) >= 0;
-        out[length++] = encoded ? (char)(hex_value(at[1]) << 4 | hex_value(at[2])) : at[0];
+        const int byte = encoded ? hex_value(at[1]) << 4 | hex_value(at[2]) : at[0];
+        out[length++] = (char)byte;
         at += encoded ? 3 : 1;
     }
     *n = 0;

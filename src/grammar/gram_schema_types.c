@@ -1,4 +1,5 @@
-/* gram_schema_types.c - keywords about numbers, strings, arrays and objects. Each becomes an atom, which holds for values of other types. */
+/* gram_schema_types.c - keywords about numbers, strings, arrays and objects. Each becomes an atom, which holds for values of
+ * other types. */
 #include "grammar/gram_schema_int.h"
 
 #include "grammar/gram_regex.h"
@@ -21,7 +22,7 @@ static gram_form take(schema_compiler *c, uint32_t base)
     return form;
 }
 
-/* --- type ------------------------------------------------------------------------------------------------------------------------------------ */
+/* --- type --------------------------------------------------------------------------------------------------------- */
 
 static bool type_bits(const char *name, uint32_t *bits, bool *integer)
 {
@@ -66,7 +67,7 @@ gram_form gram_schema_type(schema_compiler *c, const schema_node *node, schema_p
     return integer && !number ? gram_form_and2(c->forms, form, gram_form_atom(c->forms, AT_INT, 0, 0, 0, 0)) : form;
 }
 
-/* --- numbers --------------------------------------------------------------------------------------------------------------------------------- */
+/* --- numbers ------------------------------------------------------------------------------------------------------ */
 
 static bool is_number(const js_value *value)
 {
@@ -135,7 +136,7 @@ gram_form gram_schema_numbers(schema_compiler *c, const schema_node *node, schem
     return take(c, base);
 }
 
-/* --- strings --------------------------------------------------------------------------------------------------------------------------------- */
+/* --- strings ------------------------------------------------------------------------------------------------------ */
 
 uint32_t gram_schema_whole(schema_compiler *c, const schema_node *node, schema_kw kw, uint32_t otherwise, schema_place at)
 {
@@ -213,7 +214,7 @@ gram_form gram_schema_strings(schema_compiler *c, const schema_node *node, schem
     return take(c, base);
 }
 
-/* --- arrays ---------------------------------------------------------------------------------------------------------------------------------- */
+/* --- arrays ------------------------------------------------------------------------------------------------------- */
 
 static void push_items(schema_compiler *c, const schema_node *node, schema_place at)
 {
@@ -260,7 +261,7 @@ gram_form gram_schema_arrays(schema_compiler *c, const schema_node *node, schema
     return take(c, base);
 }
 
-/* --- objects --------------------------------------------------------------------------------------------------------------------------------- */
+/* --- objects ------------------------------------------------------------------------------------------------------ */
 
 static bool is_map(schema_compiler *c, const schema_node *node, schema_kw kw, schema_place at)
 {

@@ -138,7 +138,7 @@ static void collect(collector *k, const js_value *schema, schema_place at, gram_
     gram_leave(c->mem);
 }
 
-/* --- Properties --------------------------------------------------------------------------------------------------------------------------- */
+/* --- Properties --------------------------------------------------------------------------------------------------- */
 
 /* Classes that need one of the same formulas to hold, or U: the names and patterns of one layer. */
 typedef struct layer {
@@ -285,7 +285,7 @@ static gram_form properties(collector *k, const schema_node *node, schema_place 
     return form;
 }
 
-/* --- Items --------------------------------------------------------------------------------------------------------------------------------- */
+/* --- Items -------------------------------------------------------------------------------------------------------- */
 
 /* The items in [from, to) satisfy x; to = GRAM_NONE: all from `from` on. */
 static gram_form range(schema_compiler *c, uint32_t from, uint32_t to, gram_form x)

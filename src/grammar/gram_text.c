@@ -8,7 +8,7 @@ void gram_texts_init(gram_texts *t, gram_mem *mem, gram_forms *forms, gram_lexes
     *t = (gram_texts){.mem = mem, .forms = forms, .lexes = lexes};
 }
 
-/* --- Formulas to expressions -------------------------------------------------------------------------------------------------------------- */
+/* --- Formulas to expressions -------------------------------------------------------------------------------------- */
 
 /* Exactly one of the kids: the union over i of kid i without all others. */
 static gram_ex exactly_one(gram_texts *t, const gram_form *kids, uint32_t n)
@@ -76,7 +76,7 @@ gram_ex gram_text_ex(gram_texts *t, gram_form form)
     return e;
 }
 
-/* --- Plans ---------------------------------------------------------------------------------------------------------------------------------- */
+/* --- Plans -------------------------------------------------------------------------------------------------------- */
 
 typedef struct kinds {
     const gram_forms *forms;

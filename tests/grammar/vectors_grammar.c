@@ -135,9 +135,11 @@ static void bench_line(schema *s, tally *t, const js_value *line)
 
 static void print_tally(const char *name, const tally *t)
 {
-    printf("vectors_grammar: %s: %d schemas, %d compiled, %d passing; %d tests: %d refused, %d of what nothing satisfies, %d unread, %d invalid accepted, %d valid rejected, "
-           "%d out of budget, %d known wrong\n",
-           name, t->schemas, t->compiled, t->passing, t->tests, t->refused, t->empty, t->unread, t->accepted, t->rejected, t->budget, t->known);
+    printf("vectors_grammar: %s: %d schemas, %d compiled, %d passing; "
+           "%d tests: %d refused, %d of what nothing satisfies, %d unread, "
+           "%d invalid accepted, %d valid rejected, %d out of budget, %d known wrong\n",
+           name, t->schemas, t->compiled, t->passing, t->tests, t->refused, t->empty, t->unread,
+           t->accepted, t->rejected, t->budget, t->known);
 }
 
 /* The file of the collection; NULL when it is not there. */
