@@ -86,7 +86,7 @@ gram_form gram_js_value_before(gram_machine *m, const gram_before *before, int b
         text[length++] = (char)byte;
     }
     di_error err;
-    if (js_parse(text, length, "item", &(const js_limits){.max_depth = JSC_MAX_DEPTH}, &doc, &err) == DI_OK) {
+    if (js_parse(text, length, "item", &(const js_limits){.max_depth = JSC_MAX_DEPTH, .numbers_any_size = true}, &doc, &err) == DI_OK) {
         form = gram_schema_const(m->forms, js_root(doc));
     } else {
         gram_fail(m->mem, err.code, "%s", err.message);

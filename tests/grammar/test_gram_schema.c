@@ -92,6 +92,14 @@ static void arrays(void **state)
              IN("[]", "[1]", "[null,null,null]"));
 }
 
+/* A number beyond the range of doubles, as an item, once made the whole grammar fail. */
+static void items_that_are_huge_numbers_are_compared(void **state)
+{
+    (void)state;
+    verdicts("{\"type\":\"array\",\"uniqueItems\":true}", IN("[6e744,6e743]", "[1e999,-1e999,1e-999,0]", "[[6e744],[6e745]]"),
+             IN("[6e744,60e743]", "[1e999,10e+998,1]", "[[6e744],[6e744]]", "[1e-999,10e-999,1e-999]"));
+}
+
 static void combinators_are_exact(void **state)
 {
     (void)state;
@@ -224,6 +232,7 @@ int main(void)
         cmocka_unit_test(strings),
         cmocka_unit_test(objects),
         cmocka_unit_test(arrays),
+        cmocka_unit_test(items_that_are_huge_numbers_are_compared),
         cmocka_unit_test(combinators_are_exact),
         cmocka_unit_test(references_may_be_recursive),
         cmocka_unit_test(the_order_is_that_of_the_options),
