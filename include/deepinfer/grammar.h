@@ -39,7 +39,7 @@ typedef enum di_grammar_kind {
     DI_GRAMMAR_SCHEMA,      /* JSON text that a JSON Schema accepts */
     DI_GRAMMAR_JSON_OBJECT, /* any JSON object; the text is not looked at */
     DI_GRAMMAR_CHOICE,      /* a JSON array of strings: one of them */
-    DI_GRAMMAR_EBNF,        /* GBNF when a line has "::=", else Lark */
+    DI_GRAMMAR_EBNF,        /* GBNF when a line has "::=", else Lark; this and the next three are DI_E_UNSUPPORTED for now */
     DI_GRAMMAR_GBNF,
     DI_GRAMMAR_LARK,
     DI_GRAMMAR_TAGS         /* structural tags, as JSON */
@@ -168,13 +168,6 @@ DI_API di_status di_matcher_is_final(di_matcher *matcher, bool *out, di_error *e
 
 /* The bytes that every text of the grammar goes on with; at most `capacity` of them. */
 DI_API di_status di_matcher_forced(di_matcher *matcher, char *bytes, size_t capacity, size_t *n, di_error *err);
-
-/* A short text that completes what there is. The length is stored, at most `capacity` bytes are written. */
-DI_API di_status di_matcher_completion(di_matcher *matcher, char *bytes, size_t capacity, size_t *n, di_error *err);
-
-/* The mask that brings the text to an end within `tokens_left` tokens, the end id among them, if di_matcher_completion does: as long as
- * the completion needs fewer tokens it is di_matcher_mask, from then on it allows only tokens that the completion begins with. */
-DI_API di_status di_matcher_closing_mask(di_matcher *matcher, int64_t tokens_left, uint32_t *mask, di_error *err);
 
 #ifdef __cplusplus
 }
