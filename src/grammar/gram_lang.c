@@ -58,6 +58,10 @@ static gram_ex add_list(gram_lang *l, uint8_t op, uint32_t base)
 bool gram_lang_init(gram_lang *l, gram_mem *mem)
 {
     *l = (gram_lang){.mem = mem};
+    if (!gram_push(mem, &l->work, 0)) { /* memory from the start: places in it are never offsets to NULL */
+        return false;
+    }
+    l->work.n = 0;
     (void)gram_set_of(l, NULL, 0);
     (void)gram_set_not(l, GRAM_SET_EMPTY);
     (void)add_plain(l, EX_NONE, 0, 0, 0, 0, false);

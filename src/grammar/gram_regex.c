@@ -288,7 +288,7 @@ static gram_set class_atom(parser *p, bool *single, uint32_t *c)
         const uint32_t *pair = gram_set_ranges(p->l, set, &n);
         if (n == 1) {
             *c = pair[0];
-        } else { /* a surrogate, which belongs to no set: spelled again for ranges that begin or end with it */
+        } else if (!failed(p)) { /* a surrogate, which belongs to no set: spelled again for ranges that begin or end with it */
             const size_t end = p->at;
             p->at = begin + 2;
             *c = unicode_escape(p);
