@@ -14,6 +14,11 @@ target_link_libraries(di_deps INTERFACE
 
 # The command only.
 pkg_check_modules(LIBEDIT REQUIRED IMPORTED_TARGET libedit)
+pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
+
+# The server only.
+pkg_check_modules(MICROHTTPD REQUIRED IMPORTED_TARGET libmicrohttpd)
+pkg_check_modules(CURL REQUIRED IMPORTED_TARGET libcurl)
 
 # Tests only.
 pkg_check_modules(CMOCKA QUIET IMPORTED_TARGET cmocka)

@@ -28,6 +28,7 @@ di_status chat_engine_open(chat_engine *e, const chat_engine_options *o, di_erro
     memset(e, 0, sizeof *e);
     const di_engine_options options = {
         .backend = o->engine.backend,
+        .cpu_isa = o->engine.cpu_isa,
         .n_threads = (int32_t)o->engine.threads,
         .chunk_tokens = (int32_t)o->engine.chunk_tokens,
         .max_tokens = o->max_context,

@@ -123,7 +123,7 @@ static di_status talk(const job *j, chat *c, di_error *err)
     return status;
 }
 
-static int check_options(const cli_parser *p, const job *j, bool interactive)
+static int check_options(const cli_parser *p, job *j, bool interactive)
 {
     if (j->effort != NULL && strcmp(j->effort, "low") != 0 && strcmp(j->effort, "high") != 0 && strcmp(j->effort, "max") != 0) {
         return cli_usage(p, "--effort: '%s' is none of low, high, max", j->effort);
@@ -131,7 +131,7 @@ static int check_options(const cli_parser *p, const job *j, bool interactive)
     if (j->json && interactive) {
         return cli_usage(p, "--json is for one question: give --prompt TEXT, or pipe it in");
     }
-    return CLI_OK;
+    return cli_check_sampling(p, &j->engine.sampling);
 }
 
 int cmd_chat(int argc, char **argv)

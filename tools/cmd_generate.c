@@ -86,7 +86,7 @@ static const char help[] =
     "(--bos does), and special tokens in it are plain text (--special recognises them). --chat makes one user message of it. "
     "The summary goes to standard error. Ctrl-C ends the output cleanly with exit code 130.";
 
-static int check_options(const cli_parser *p, const generation *g)
+static int check_options(const cli_parser *p, generation *g)
 {
     if (g->logprobs >= 0 && !g->json) {
         return cli_usage(p, "--logprobs needs --json");
@@ -97,7 +97,8 @@ static int check_options(const cli_parser *p, const generation *g)
     if (g->all_logits && g->dump_logits == NULL) {
         return cli_usage(p, "--all-logits needs --dump-logits");
     }
-    return cli_check_prompt(p, &g->prompt_options);
+    const int code = cli_check_sampling(p, &g->sampling);
+    return code == CLI_OK ? cli_check_prompt(p, &g->prompt_options) : code;
 }
 
 /* --- Opening ---------------------------------------------------------------------------------------------------------- */
@@ -125,6 +126,7 @@ static di_status open_engine(generation *g, di_error *err)
     const cli_engine_options *o = &g->engine_options;
     const di_engine_options options = {
         .backend = o->backend,
+        .cpu_isa = o->cpu_isa,
         .n_threads = (int32_t)o->threads,
         .chunk_tokens = (int32_t)o->chunk_tokens,
         .max_tokens = g->max_context,

@@ -216,8 +216,9 @@ static di_status run_cases(verification *v, const char *dir, const vf_settings *
 
 static di_status run_chunkings(verification *v, const char *dir, const di_model *model, const vf_golden *g, di_error *err)
 {
+    const vf_settings settings = {.backend = v->engine.backend, .cpu_isa = v->engine.cpu_isa};
     vf_chunkings c;
-    const di_status status = vf_check_chunkings(model, v->engine.backend, g, v->only, &c, err);
+    const di_status status = vf_check_chunkings(model, &settings, g, v->only, &c, err);
     if (status != DI_OK || c.n_cases == 0) {
         return status;
     }
@@ -263,6 +264,7 @@ static di_status verify_checkpoint(verification *v, const char *dir, di_error *e
 {
     const vf_settings settings = {
         .backend = v->engine.backend,
+        .cpu_isa = v->engine.cpu_isa,
         .n_threads = (int32_t)v->engine.threads,
         .chunk_tokens = (int32_t)v->engine.chunk_tokens,
     };
@@ -374,6 +376,7 @@ static di_status verify_eval(verification *v, const char *dir, di_error *err)
 {
     const vf_settings settings = {
         .backend = v->engine.backend,
+        .cpu_isa = v->engine.cpu_isa,
         .n_threads = (int32_t)v->engine.threads,
         .chunk_tokens = (int32_t)v->engine.chunk_tokens,
     };

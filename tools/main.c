@@ -1,6 +1,7 @@
 /* main.c - the `deepinfer` command: finds the subcommand and hands over.
  *
  * To add a command: write cmd_<name>.c, declare it in tools.h, add a row here. Exit codes: 0 done, 1 failed, 2 usage. */
+#include "spelling.h"
 #include "tools.h"
 
 #include <stdio.h>
@@ -15,6 +16,7 @@ typedef struct command {
 static const command commands[] = {
     {"chat", cmd_chat, "a conversation with a model"},
     {"generate", cmd_generate, "text from a prompt"},
+    {"serve", cmd_serve, "a model over HTTP"},
     {"inspect", cmd_inspect, "what a checkpoint consists of and needs"},
     {"verify", cmd_verify, "compare this build with golden values"},
     {"tokenize", cmd_tokenize, "text to token ids and back"},
@@ -32,45 +34,20 @@ static void print_help(FILE *out)
         fprintf(out, "  %-12s %s\n", commands[i].name, commands[i].help);
     }
     fprintf(out, "\n`deepinfer COMMAND --help' explains one. Every option --some-name can also be given as DI_SOME_NAME in the\n"
-                 "environment. Exit codes: 0 done, 1 failed, 2 usage.\n");
-}
-
-/* Levenshtein distance of two names of at most MAX_NAME bytes, one row at a time. */
-static size_t distance(const char *a, const char *b)
-{
-    size_t row[MAX_NAME + 1];
-    const size_t n = strlen(b);
-    for (size_t j = 0; j <= n; j++) {
-        row[j] = j;
-    }
-    for (size_t i = 1; a[i - 1] != '\0'; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= n; j++) {
-            size_t best = diagonal + (a[i - 1] != b[j - 1]);
-            best = row[j] + 1 < best ? row[j] + 1 : best;
-            best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
-            diagonal = row[j];
-            row[j] = best;
-        }
-    }
-    return row[n];
+                 "environment, or as a line \"some-name: value\" in the YAML file that --config FILE or DI_CONFIG names. The command\n"
+                 "line wins over the environment, and both over the file. Exit codes: 0 done, 1 failed, 2 usage.\n");
 }
 
 static int unknown_command(const char *name)
 {
-    const command *nearest = NULL;
-    size_t least = 4; /* more than three edits is no misspelling */
-    for (size_t i = 0; i < N_COMMANDS && strlen(name) <= MAX_NAME; i++) {
-        const size_t d = distance(name, commands[i].name);
-        if (d < least) {
-            least = d;
-            nearest = &commands[i];
-        }
+    cli_nearest near;
+    cli_nearest_init(&near, name);
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        cli_nearest_try(&near, commands[i].name);
     }
     fprintf(stderr, "deepinfer: unknown command '%s'", name);
-    if (nearest != NULL) {
-        fprintf(stderr, "; did you mean '%s'?", nearest->name);
+    if (near.name != NULL) {
+        fprintf(stderr, "; did you mean '%s'?", near.name);
     }
     fprintf(stderr, "\nTry `deepinfer --help'.\n");
     return CLI_USAGE;

@@ -1,5 +1,5 @@
-/* options.c - see options.h. argp does the parsing, the help and the spelling mistakes; this file turns the table into argp's
- * form, reads the environment with the same converters, and checks ranges. The idea of one table that feeds every source of
+/* options.c - see options.h. argp does the parsing, the help and the spelling mistakes of the command line; this file turns the table
+ * into argp's form, converts values for every source alike, and checks ranges. The idea of one table that feeds every source of
  * options is curl's. */
 #include "options.h"
 
@@ -16,6 +16,9 @@
 #include <strings.h>
 
 #define FIRST_KEY 0x1000 /* beyond every character, so that no option has a short form by accident */
+#define CONFIG_KEY (FIRST_KEY + CLI_MAX_OPTIONS)
+#define PRINT_KEY (CONFIG_KEY + 1)
+#define MAX_PRINT_BYTES (1u << 20)
 #define MAX_IDS_BYTES (256u << 20)
 
 void cli_parser_init(cli_parser *p, const char *args, size_t min_args, size_t max_args, const char *help)
@@ -71,6 +74,11 @@ void cli_add_real(cli_parser *p, const char *name, const char *arg, double *valu
     o->max = max;
 }
 
+void cli_mark_secret(cli_parser *p)
+{
+    p->options[p->n_options - 1].secret = true;
+}
+
 void cli_add_model(cli_parser *p, cli_engine_options *o)
 {
     cli_add_string(p, "model", "DIR", &o->model, "checkpoint folder (default: the demo model)");
@@ -79,6 +87,7 @@ void cli_add_model(cli_parser *p, cli_engine_options *o)
 void cli_add_engine(cli_parser *p, cli_engine_options *o)
 {
     cli_add_string(p, "backend", "NAME", &o->backend, "auto, or a backend by name");
+    cli_add_string(p, "cpu-isa", "NAME", &o->cpu_isa, "instructions of backend cpu: auto, avx2, avx512 or avx512vnni; same results");
     cli_add_int(p, "threads", "N", &o->threads, 0, 1024, "worker threads; 0 = all processors");
     cli_add_int(p, "chunk-tokens", "N", &o->chunk_tokens, 0, 1 << 20, "most tokens of one forward pass; 0 = default");
 }
@@ -98,70 +107,111 @@ static bool read_flag(const char *text, bool *out)
     return false;
 }
 
-static bool store_in_list(cli_list *list, const char *text, bool from_environment, char *why, size_t capacity)
+static bool store_in_list(cli_option *o, const char *text, cli_source source, char *why, size_t capacity)
 {
-    if (list->from_environment && !from_environment) {
+    cli_list *const list = o->value.list;
+    if (source < o->source) {
+        return true;
+    }
+    if (source > o->source) {
         list->n = 0;
     }
     if (list->n == CLI_MAX_LIST) {
         snprintf(why, capacity, "given more than %d times", CLI_MAX_LIST);
         return false;
     }
-    list->from_environment = from_environment;
     list->items[list->n++] = text;
     return true;
 }
 
-/* Stores one value. On a mistake writes what is wrong with it to `why`. */
-static bool store(const cli_option *o, const char *text, bool from_environment, char *why, size_t capacity)
+static bool read_int(const cli_option *o, const char *text, int64_t *out, char *why, size_t capacity)
 {
     char *end = NULL;
     errno = 0;
-    switch (o->kind) {
-    case CLI_FLAG:
-        if (text != NULL && !read_flag(text, o->value.flag)) {
-            snprintf(why, capacity, "'%s' is neither on nor off", text);
-            return false;
-        }
-        if (text == NULL) {
-            *o->value.flag = true;
-        }
-        return true;
-    case CLI_STRING:
-        *o->value.string = text;
-        return true;
-    case CLI_LIST:
-        return store_in_list(o->value.list, text, from_environment, why, capacity);
-    case CLI_INT: {
-        const long long value = strtoll(text, &end, 10);
-        if (end == text || *end != '\0' || errno != 0 || (double)value < o->min || (double)value > o->max) {
-            snprintf(why, capacity, "'%s' is not a whole number from %.0f to %.0f", text, o->min, o->max);
-            return false;
-        }
-        *o->value.integer = value;
-        return true;
+    const long long value = strtoll(text, &end, 10);
+    if (end == text || *end != '\0' || errno != 0 || (double)value < o->min || (double)value > o->max) {
+        snprintf(why, capacity, "'%s' is not a whole number from %.0f to %.0f", text, o->min, o->max);
+        return false;
     }
-    case CLI_REAL: {
-        const double value = strtod(text, &end);
-        if (end == text || *end != '\0' || !(value >= o->min && value <= o->max)) {
-            snprintf(why, capacity, "'%s' is not a number from %g to %g", text, o->min, o->max);
-            return false;
-        }
-        *o->value.real = value;
-        return true;
-    }
-    }
-    return false;
+    *out = value;
+    return true;
 }
 
-static const char *from_environment(const cli_option *o, char *name, size_t capacity)
+static bool read_real(const cli_option *o, const char *text, double *out, char *why, size_t capacity)
 {
-    size_t n = (size_t)snprintf(name, capacity, "DI_%s", o->name);
-    for (size_t i = 3; i < n && i < capacity; i++) {
-        name[i] = name[i] == '-' ? '_' : (char)toupper((unsigned char)name[i]);
+    char *end = NULL;
+    const double value = strtod(text, &end);
+    if (end == text || *end != '\0' || !(value >= o->min && value <= o->max)) {
+        snprintf(why, capacity, "'%s' is not a number from %g to %g", text, o->min, o->max);
+        return false;
     }
-    const char *text = getenv(name);
-    return text != NULL && text[0] != '\0' ? text : NULL;
+    *out = value;
+    return true;
+}
+
+bool cli_store(cli_option *o, const char *text, cli_source source, char *why, size_t capacity)
+{
+    const bool wins = source >= o->source;
+    bool flag = true;
+    int64_t integer = 0;
+    double real = 0;
+    bool good = true;
+    switch (o->kind) {
+    case CLI_FLAG:
+        good = text == NULL || read_flag(text, &flag);
+        if (!good) {
+            snprintf(why, capacity, "'%s' is neither on nor off", text);
+        } else if (wins) {
+            *o->value.flag = flag;
+        }
+        break;
+    case CLI_STRING:
+        if (wins) {
+            *o->value.string = text;
+        }
+        break;
+    case CLI_LIST:
+        good = store_in_list(o, text, source, why, capacity);
+        break;
+    case CLI_INT:
+        good = read_int(o, text, &integer, why, capacity);
+        if (good && wins) {
+            *o->value.integer = integer;
+        }
+        break;
+    case CLI_REAL:
+        good = read_real(o, text, &real, why, capacity);
+        if (good && wins) {
+            *o->value.real = real;
+        }
+        break;
+    }
+    if (good && wins) {
+        o->source = source;
+    }
+    return good;
+}
+
+void cli_environment_name(const cli_option *o, char *out, size_t capacity)
+{
+    const size_t n = (size_t)snprintf(out, capacity, "DI_%s", o->name);
+    for (size_t i = 3; i < n && i < capacity; i++) {
+        out[i] = out[i] == '-' ? '_' : (char)toupper((unsigned char)out[i]);
+    }
+}
+
+di_status cli_read_environment(cli_parser *p, di_error *err)
+{
+    for (size_t i = 0; i < p->n_options; i++) {
+        char name[64];
+        char why[256];
+        cli_environment_name(&p->options[i], name, sizeof name);
+        const char *const text = getenv(name);
+        if (text != NULL && text[0] != '\0' && !cli_store(&p->options[i], text, CLI_ENVIRONMENT, why, sizeof why)) {
+            return err_set(err, DI_E_ARGUMENT, "environment variable %s: %s", name, why);
+        }
+    }
+    return DI_OK;
 }
 
 /* --- Command line ----------------------------------------------------------------------------------------------------- */
@@ -170,17 +220,36 @@ typedef struct parse_state {
     cli_parser *parser;
     char **args;
     size_t n_args;
+    const char *config;
+    const char *print; /* NULL = no --print-config, "" = without a value */
 } parse_state;
 
-static error_t on_option(int key, char *arg, struct argp_state *state)
+static void on_option(parse_state *s, int key, char *arg, const struct argp_state *state)
 {
-    parse_state *s = state->input;
-    if (key >= FIRST_KEY && key < FIRST_KEY + (int)s->parser->n_options) {
-        const cli_option *o = &s->parser->options[key - FIRST_KEY];
+    if (key == CONFIG_KEY) {
+        if (s->config != NULL) {
+            argp_error(state, "--config: given twice");
+        }
+        s->config = arg;
+    } else if (key == PRINT_KEY) {
+        if (arg != NULL && strcmp(arg, "all") != 0) {
+            argp_error(state, "--print-config: '%s' is not 'all'", arg);
+        }
+        s->print = arg != NULL ? arg : "";
+    } else {
+        cli_option *const o = &s->parser->options[key - FIRST_KEY];
         char why[256];
-        if (!store(o, arg, false, why, sizeof why)) {
+        if (!cli_store(o, arg, CLI_COMMAND_LINE, why, sizeof why)) {
             argp_error(state, "--%s: %s", o->name, why);
         }
+    }
+}
+
+static error_t on_key(int key, char *arg, struct argp_state *state)
+{
+    parse_state *s = state->input;
+    if (key >= FIRST_KEY && key <= PRINT_KEY) {
+        on_option(s, key, arg, state);
         return 0;
     }
     switch (key) {
@@ -189,7 +258,7 @@ static error_t on_option(int key, char *arg, struct argp_state *state)
         s->n_args = (size_t)(state->argc - state->next);
         return 0;
     case ARGP_KEY_END:
-        if (s->n_args < s->parser->min_args) {
+        if (s->n_args < s->parser->min_args && s->print == NULL) {
             argp_error(state, "missing argument: %s", s->parser->args);
         }
         if (s->n_args > s->parser->max_args) {
@@ -201,27 +270,57 @@ static error_t on_option(int key, char *arg, struct argp_state *state)
     }
 }
 
-void cli_parse(cli_parser *p, int argc, char **argv, char ***args, size_t *n_args)
+static void read_command_line(parse_state *s, int argc, char **argv)
 {
-    struct argp_option table[CLI_MAX_OPTIONS + 1];
+    const cli_parser *const p = s->parser;
+    struct argp_option table[CLI_MAX_OPTIONS + 3];
     memset(table, 0, sizeof table);
-    p->command = argv[0];
     for (size_t i = 0; i < p->n_options; i++) {
         const cli_option *o = &p->options[i];
         table[i] = (struct argp_option){.name = o->name, .key = FIRST_KEY + (int)i, .arg = o->arg, .doc = o->help};
-        char name[64];
-        char why[256];
-        const char *text = from_environment(o, name, sizeof name);
-        if (text != NULL && !store(o, text, true, why, sizeof why)) {
-            exit(cli_usage(p, "environment variable %s: %s", name, why));
-        }
     }
-    const struct argp argp = {.options = table, .parser = on_option, .args_doc = p->args, .doc = p->help};
-    parse_state state = {.parser = p};
+    table[p->n_options] = (struct argp_option){
+        .name = "config", .key = CONFIG_KEY, .arg = "FILE", .doc = "YAML file with options (default: what DI_CONFIG names, if anything)"};
+    table[p->n_options + 1] = (struct argp_option){
+        .name = "print-config", .key = PRINT_KEY, .arg = "all", .flags = OPTION_ARG_OPTIONAL,
+        .doc = "print the options that hold, and whence, as such a file, and end; =all: secrets too"};
+    const struct argp argp = {.options = table, .parser = on_key, .args_doc = p->args, .doc = p->help};
     argp_err_exit_status = CLI_USAGE; /* argp's own variable, its only way to choose the exit code */
-    argp_parse(&argp, argc, argv, 0, NULL, &state);
-    *args = state.args;
-    *n_args = state.n_args;
+    argp_parse(&argp, argc, argv, 0, NULL, s);
+}
+
+static _Noreturn void print_and_exit(const cli_parser *p, bool all)
+{
+    buf out;
+    buf_init(&out, MAX_PRINT_BYTES);
+    cli_print_config(p, all, &out);
+    const bool good = !out.failed && fwrite(out.data, 1, out.size, stdout) == out.size && fflush(stdout) == 0;
+    buf_fini(&out);
+    if (!good) {
+        fprintf(stderr, "%s: the options could not be printed\n", p->command);
+    }
+    exit(good ? CLI_OK : CLI_FAILED);
+}
+
+void cli_parse(cli_parser *p, int argc, char **argv, char ***args, size_t *n_args)
+{
+    parse_state s = {.parser = p};
+    di_error err;
+    p->command = argv[0];
+    read_command_line(&s, argc, argv);
+    di_status status = cli_read_environment(p, &err);
+    const char *config = s.config != NULL ? s.config : getenv("DI_CONFIG");
+    if (status == DI_OK && config != NULL && config[0] != '\0') {
+        status = cli_read_config(p, config, &err);
+    }
+    if (status != DI_OK) {
+        exit(cli_usage(p, "%s", err.message));
+    }
+    if (s.print != NULL) {
+        print_and_exit(p, s.print[0] != '\0');
+    }
+    *args = s.args;
+    *n_args = s.n_args;
 }
 
 int cli_usage(const cli_parser *p, const char *format, ...)

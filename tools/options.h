@@ -1,25 +1,28 @@
-/* options.h - the options of a command: one table feeds the command line (argp) and the environment.
+/* options.h - the options of a command: one table feeds the command line (argp), the environment and a YAML file.
  *
- * Option `chunk-tokens` is `--chunk-tokens N` on the command line and DI_CHUNK_TOKENS in the environment; the command line wins.
- * A flag in the environment is 1/0, true/false, yes/no or on/off; an empty variable counts as not set. Values are checked
- * where they are read, and a bad one ends the program with CLI_USAGE, so that a command sees only good ones.
- * Strings are borrowed from argv or the environment. */
+ * Option `chunk-tokens` is `--chunk-tokens N` on the command line, DI_CHUNK_TOKENS in the environment, and `chunk-tokens: N` in the file
+ * that --config or DI_CONFIG names. The earlier of these wins, for an option given several times as a whole. Values are checked
+ * where they are read, in overruled sources too, and a bad one ends the program with CLI_USAGE, so that a command sees only good ones.
+ * docs/configuration.md has the rules for users. Strings are borrowed from argv, the environment or the parser, which must live as long
+ * as they are used. */
 #ifndef TOOLS_OPTIONS_H
 #define TOOLS_OPTIONS_H
 
-#include <deepinfer/base.h>
+#include "config_file.h"
 
-#define CLI_MAX_OPTIONS 48
+#include "core/buf.h"
 
-#define CLI_MAX_LIST 64
+#define CLI_MAX_OPTIONS 96
+#define CLI_MAX_LIST CONFIG_MAX_VALUES
 
 typedef enum cli_kind { CLI_FLAG, CLI_STRING, CLI_LIST, CLI_INT, CLI_REAL } cli_kind;
 
-/* Values of an option that may be given several times; the command line, when it has any, replaces the environment's one. */
+typedef enum cli_source { CLI_DEFAULT, CLI_FILE, CLI_ENVIRONMENT, CLI_COMMAND_LINE } cli_source; /* the later wins */
+
+/* Values of an option that may be given several times. */
 typedef struct cli_list {
     const char *items[CLI_MAX_LIST];
     size_t n;
-    bool from_environment;
 } cli_list;
 
 typedef struct cli_option {
@@ -36,6 +39,9 @@ typedef struct cli_option {
         int64_t *integer;
         double *real;
     } value; /* holds the default before parsing */
+    bool secret;       /* --print-config does not show it */
+    cli_source source; /* whose value it is */
+    int line;          /* in the file: where it stands there, 0 = it does not */
 } cli_option;
 
 typedef struct cli_parser {
@@ -45,7 +51,9 @@ typedef struct cli_parser {
     size_t max_args;
     cli_option options[CLI_MAX_OPTIONS];
     size_t n_options;
-    const char *command; /* set by cli_parse: "deepinfer generate" */
+    const char *command;     /* set by cli_parse: "deepinfer generate" */
+    const char *config_path; /* the file that was read; NULL = none */
+    config_memory memory;    /* what the file says */
 } cli_parser;
 
 void cli_parser_init(cli_parser *p, const char *args, size_t min_args, size_t max_args, const char *help);
@@ -55,19 +63,23 @@ void cli_add_list(cli_parser *p, const char *name, const char *arg, cli_list *va
 void cli_add_int(cli_parser *p, const char *name, const char *arg, int64_t *value, int64_t min, int64_t max, const char *help);
 void cli_add_real(cli_parser *p, const char *name, const char *arg, double *value, double min, double max, const char *help);
 
+/* The option added last is a secret: a password, a key. */
+void cli_mark_secret(cli_parser *p);
+
 /* Options of every command that runs a model. */
 typedef struct cli_engine_options {
     const char *model; /* NULL = the default place */
     const char *backend;
+    const char *cpu_isa;
     int64_t threads;
     int64_t chunk_tokens;
 } cli_engine_options;
 
 void cli_add_model(cli_parser *p, cli_engine_options *o);  /* --model */
-void cli_add_engine(cli_parser *p, cli_engine_options *o); /* --backend --threads --chunk-tokens */
+void cli_add_engine(cli_parser *p, cli_engine_options *o); /* --backend --cpu-isa --threads --chunk-tokens */
 
-/* Reads the environment, then argv. *args are the arguments that are no options, [*n_args], borrowed from argv. Ends the program
- * after --help (0) and on a mistake (CLI_USAGE). */
+/* Reads argv, the environment and the file. *args are the arguments that are no options, [*n_args], borrowed from argv. Ends the program
+ * after --help and --print-config (0) and on a mistake (CLI_USAGE). */
 void cli_parse(cli_parser *p, int argc, char **argv, char ***args, size_t *n_args);
 
 /* Prints "<command>: <message>" and a pointer to --help; returns CLI_USAGE. */
@@ -76,5 +88,23 @@ int cli_usage(const cli_parser *p, const char *format, ...) __attribute__((forma
 /* Reads "1,2,3" (blanks and newlines also separate) or "@FILE" with the same content into malloc'ed *ids. Every id must be in
  * [0, 2^31). Errors: DI_E_ARGUMENT, DI_E_IO, DI_E_MEMORY. */
 di_status cli_read_ids(const char *text, int32_t **ids, size_t *n, di_error *err);
+
+/* --- The steps of cli_parse (options.c, options_file.c) --------------------------------------------------------------------- */
+
+/* Stores one value unless a source that wins has given one; `text` NULL sets a flag. On a mistake it writes what is wrong to `why`. */
+bool cli_store(cli_option *o, const char *text, cli_source source, char *why, size_t capacity);
+
+/* Errors: DI_E_ARGUMENT, with the variable's name. */
+di_status cli_read_environment(cli_parser *p, di_error *err);
+
+/* A configuration file, or its text (`name` is for messages and is borrowed). Errors: DI_E_IO and those of config_read. */
+di_status cli_read_config(cli_parser *p, const char *path, di_error *err);
+di_status cli_read_config_text(cli_parser *p, const char *text, size_t size, const char *name, di_error *err);
+
+/* All options with where their values come from, as a file that can be read back. Secrets are left out unless `all`. */
+void cli_print_config(const cli_parser *p, bool all, buf *out);
+
+/* DI_SOME_NAME of an option. */
+void cli_environment_name(const cli_option *o, char *out, size_t capacity);
 
 #endif

@@ -15,13 +15,18 @@ typedef struct cli_sampling {
     double frequency_penalty;
     int64_t top_k;
     int64_t seed;
+    cli_list logit_bias; /* "ID=BIAS" */
+    di_logit_bias bias[CLI_MAX_LIST]; /* [logit_bias.n] once cli_check_sampling has read them */
 } cli_sampling;
 
 #define CLI_SAMPLING_DEFAULT {.top_p = 1, .repetition_penalty = 1} /* greedy */
 
 void cli_add_sampling(cli_parser *p, cli_sampling *s);
 
-/* di_sampling_default with what the options say. */
+/* Reads the biases; prints what is wrong and returns CLI_USAGE, else CLI_OK. */
+int cli_check_sampling(const cli_parser *p, cli_sampling *s);
+
+/* di_sampling_default with what the options say; the biases are borrowed from s. */
 void cli_sampling_get(const cli_sampling *s, di_sampling *out);
 
 #endif

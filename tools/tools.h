@@ -21,6 +21,7 @@ int cmd_grammar(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 int cmd_parse(int argc, char **argv);
 int cmd_render(int argc, char **argv);
+int cmd_serve(int argc, char **argv);
 int cmd_tokenize(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
 

@@ -28,7 +28,7 @@ typedef struct di_service_options {
     di_recipe_options recipe;
     const char *model_name;      /* as responses and /v1/models spell it; also accepted in requests. NULL = "DeepSeek-V4.1-Flash" */
     int32_t n_prepare_threads;   /* 0 = 2 */
-    int64_t max_calls;           /* calls that are not freed; 0 = 20,000 */
+    int64_t max_calls;           /* calls that are there; a freed one counts until the running step has let go of it. 0 = 20,000 */
     size_t max_unread_bytes;     /* output of one call that waits to be read; a stream beyond it is cancelled; 0 = 1 MiB */
     bool no_cache;               /* no prefix cache */
 } di_service_options;
@@ -37,7 +37,8 @@ typedef struct di_service_options {
  * and di_scheduler_new; DI_E_MEMORY. */
 DI_API di_status di_service_open(const di_model *model, const di_tokenizer *tokenizer, const di_service_options *options, di_service **out,
                                  di_error *err);
-/* Cancels what runs and waits for the running step. Calls must have been freed. */
+/* Cancels what runs and waits for the running step. Calls that are not freed yet have ended then; they can be read and must be freed,
+ * nothing else. */
 DI_API void di_service_close(di_service *service);
 
 DI_API const char *di_service_model_name(const di_service *service);
@@ -64,9 +65,10 @@ typedef struct di_call_options {
     int32_t priority;
     int64_t queue_timeout_ms; /* must have begun by then; 0 = no limit */
     int64_t timeout_ms;       /* must have ended by then; 0 = no limit */
-    void (*wake)(void *user); /* there is something new: a status, output, the end. Called on a thread of the service, after the
-                               * call has changed, at least once for each change; may call di_call_get, di_call_read and
-                               * di_call_cancel, must not wait. NULL = none. Not called once di_call_free has returned */
+    void (*wake)(void *user); /* there is something new: a phase, a status, output, the end. Called on a thread of the service,
+                               * after the call has changed, maybe before di_service_submit has returned; may call di_call_get,
+                               * di_call_read and di_call_cancel, must not wait. NULL = none. Not called once di_call_free has
+                               * returned: so who frees must hold no lock that this function takes */
     void *user;
 } di_call_options;
 
@@ -87,7 +89,7 @@ typedef struct di_call_info {
     int http_status;  /* 0 = not known yet. A stream's is known when it is queued, any other's at the end */
     bool stream;      /* with http_status: the output is server-sent events, else one JSON text */
     size_t unread;    /* bytes that di_call_read would give now */
-    bool cancelled;   /* by di_call_cancel, or because nobody read */
+    bool cancelled;   /* by di_call_cancel, or because nobody read (then `error` is DI_E_LIMIT, else DI_E_CANCELLED) */
     int32_t retry_after_s; /* with http_status 429 or 503: when to try again; 0 = unsaid */
     di_usage usage;   /* so far; over all choices */
     di_status error;  /* why http_status is not 200, or why a stream ended early; DI_OK = no error */
@@ -111,9 +113,11 @@ DI_API size_t di_call_read(di_call *call, char *out, size_t capacity);
 DI_API bool di_call_wait(di_call *call, int64_t timeout_ms);
 
 /* Stops it: its KV memory is free after the running step. Output that is there can still be read; nothing is added but what the
- * protocol says at an end. */
+ * protocol says at an end: the error event of a stream, else an error body with status 499 (503 after di_service_cancel_all). On a call
+ * that has ended: nothing. */
 DI_API void di_call_cancel(di_call *call);
-DI_API void di_call_free(di_call *call); /* cancels first; NULL is ignored */
+/* Cancels first; waits for nothing but a running `wake`. NULL is ignored. */
+DI_API void di_call_free(di_call *call);
 
 /* --- Many at once ------------------------------------------------------------------------------------------------------------ */
 

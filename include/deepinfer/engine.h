@@ -21,6 +21,14 @@ extern "C" {
 typedef struct di_engine di_engine;
 typedef struct di_sequence di_sequence;
 
+/* What happens behind a prefix hit whose windows are not at hand. Exact is the default; the other is DeepSeek's production rule, an
+ * approximation: the last window before the end of the hit runs again without the one before it, so that results depend on what was cached
+ * (dspark.md 4.2). Its entries are never used by an exact engine. */
+typedef enum di_replay {
+    DI_REPLAY_OFF,
+    DI_REPLAY_ENCODER
+} di_replay;
+
 typedef struct di_engine_options {
     const char *backend;  /* "auto" or NULL = the fastest one available; "ref", "cpu" ... */
     int32_t n_threads;    /* 0 = all processors of this process */
@@ -29,6 +37,9 @@ typedef struct di_engine_options {
     di_trace_fn trace;    /* NULL = off; with it every layer runs for every token. Called on the thread that steps */
     void *trace_user;
     int64_t kv_bytes;     /* memory for KV, taken as it is used: pages and states of sequences, the prefix cache; 0 = a quarter of RAM */
+    di_replay replay;
+    bool draft;           /* load the checkpoint's draft model, when it has one (di_sequence_draft) */
+    const char *cpu_isa;  /* backend "cpu": avx2, avx512 or avx512vnni; "auto" or NULL = the widest there is. Results are the same bits */
 } di_engine_options;
 
 DI_API void di_engine_options_default(di_engine_options *out); /* the same as all zero */
@@ -84,9 +95,9 @@ typedef struct di_input {
 DI_API di_status di_sequence_feed_input(di_sequence *sequence, const di_input *input, di_error *err);
 
 /* Lets the sequence use the engine's prefix cache: what the first feed has in common with earlier sequences of the same salt does not run
- * again, and what this one computes is kept for later ones while there is room. No result changes by a bit. Feed the whole prompt at once.
- * Salt [n]: who may share, NULL and 0 = everybody without one. Sequences with images or di_sequence_keep_logits go without. Before the
- * first feed (else DI_E_STATE). Errors: DI_E_MEMORY. */
+ * again, and what this one computes is kept for later ones while there is room. No result changes by a bit (unless the engine's
+ * `replay` is on). Feed the whole prompt at once. Salt [n]: who may share, NULL and 0 = everybody without one. Sequences with images or
+ * di_sequence_keep_logits go without. Before the first feed (else DI_E_STATE). Errors: DI_E_MEMORY. */
 DI_API di_status di_sequence_use_cache(di_sequence *sequence, const void *salt, size_t n, di_error *err);
 DI_API int64_t di_sequence_cached(const di_sequence *sequence); /* tokens of the prompt that did not have to run */
 
@@ -164,6 +175,19 @@ DI_API di_status di_sequence_set_sampling(di_sequence *sequence, const di_sampli
 /* Chooses the next token of a ready sequence and feeds it. Penalties count the tokens sampled so far (repetition_penalty also those fed).
  * Errors: DI_E_STATE when not ready, DI_E_LIMIT when the context is full, DI_E_FORMAT when the logits hold NaN. */
 DI_API di_status di_sequence_sample(di_sequence *sequence, di_sample *out, di_error *err);
+
+/* --- Drafts (dspark.md) ------------------------------------------------------------------------------------------------- */
+
+#define DI_MAX_DRAFT 64
+
+/* How many tokens the draft model proposes at once; 0 without one. */
+DI_API int32_t di_engine_draft_length(const di_engine *engine);
+
+/* Proposes what follows behind `anchor`, the token that will be fed next, each time the likeliest: *n ids, at most `capacity`, and the raw
+ * confidence in each (its sigmoid estimates how likely the draft is right when those before it are). The sequence, which must have
+ * nothing queued, does not change. Errors: DI_E_UNSUPPORTED (no draft model), DI_E_STATE, DI_E_ARGUMENT, DI_E_MEMORY, DI_E_DEVICE. */
+DI_API di_status di_sequence_draft(di_sequence *sequence, int32_t anchor, int32_t *ids, float *confidence, int32_t capacity, int32_t *n,
+                                   di_error *err);
 
 /* --- Stop strings ------------------------------------------------------------------------------------------------------ */
 

@@ -53,6 +53,7 @@ typedef struct di_recipe_options {
     const di_model_alias *aliases;   /* [n_aliases] besides DeepSeek-V4.1-Flash and DeepSeek-V4-Pro */
     size_t n_aliases;
     size_t max_request_bytes;        /* memory of one request, its JSON tree included; 0 = 1 GiB */
+    uint32_t max_messages;           /* messages, or items of a Responses input; 0 = 100,000, as Anthropic's service */
 } di_recipe_options;
 
 /* `tokenizer` may be NULL: then prompts have no ids and replies take text only; else it must outlive the recipe. `options` may be

@@ -39,8 +39,8 @@ typedef enum di_task_end {
     DI_TASK_FAILED     /* `error` says why */
 } di_task_end;
 
-/* What one step did for one choice: at most one event of a choice in a step. An ended choice has no more; a task whose choices have
- * all ended is gone, its pointer is good for this callback only. */
+/* What one step did for one choice: a token, or an end, or both. With drafts a choice may have several in a step, in order. An ended choice
+ * has no more; a task whose choices have all ended is gone, its pointer is good for this callback only. */
 typedef struct di_task_event {
     di_task *task;
     void *user; /* of the task */
@@ -69,6 +69,8 @@ typedef struct di_scheduler_options {
     int32_t ahead_tokens;  /* how far ahead of a choice KV memory is promised; 0 = 1024 */
     di_script_fn script;   /* NULL = the model */
     void *script_user;
+    int32_t draft_tokens;  /* most drafts that a step verifies of a choice, when the engine has a draft model (dspark.md); 0 = all that are
+                            * proposed; -1 = none. What comes out does not depend on it */
 } di_scheduler_options;
 
 /* The engine must have no sequences. Errors: DI_E_ARGUMENT, DI_E_STATE, DI_E_MEMORY. */
@@ -143,6 +145,10 @@ typedef struct di_scheduler_stats {
     int64_t n_steps;
     int64_t prefill_tokens;
     int64_t decode_tokens;
+    int64_t n_verified;      /* proposals that were verified, in whole or in part */
+    int64_t drafted_tokens;  /* drafts that were verified */
+    int64_t accepted_tokens; /* and were right */
+    int64_t draft_ns;    /* of execute_ns, for proposals */
     int64_t execute_ns;  /* time that passes took on the executor */
     int64_t schedule_ns; /* between two passes, with the executor waiting: the scheduler's cost */
     int64_t plan_ns;     /* planning and handing out, beside a running pass */

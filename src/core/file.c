@@ -75,6 +75,16 @@ void file_map_close(file_map *map)
     memset(map, 0, sizeof *map);
 }
 
+void file_map_forget(const uint8_t *data, size_t size)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    const uintptr_t begin = ((uintptr_t)data + page - 1) / page * page;
+    const uintptr_t end = ((uintptr_t)data + size) / page * page;
+    if (begin < end) {
+        (void)madvise((void *)begin, end - begin, MADV_DONTNEED); /* a wish: without it the pages stay until memory is short */
+    }
+}
+
 static di_status limit_error(const char *name, size_t max_bytes, di_error *err)
 {
     return err_set(err, DI_E_LIMIT, "%s is larger than the limit of %zu bytes", name, max_bytes);

@@ -15,6 +15,9 @@ typedef struct file_map {
 /* Maps a regular file. Errors: DI_E_IO (message names the path), DI_E_FORMAT for something not a regular file. */
 di_status file_map_open(const char *path, file_map *out, di_error *err);
 void file_map_close(file_map *map);
+/* Gives back the memory of whole pages inside part of a mapping; whoever reads them again gets them from the file. For
+ * content that has been copied in another form. Never for other memory than a file_map's. */
+void file_map_forget(const uint8_t *data, size_t size);
 
 /* Reads a whole regular file into a malloc'ed buffer with a terminating NUL that `*size` does not count.
  * Errors: DI_E_IO, DI_E_LIMIT when the file is larger than max_bytes, DI_E_MEMORY. */

@@ -124,7 +124,8 @@ static void set_failing(log_sink *log, int errno_value)
 {
     if (errno_value == 0 && atomic_load_explicit(&log->failing, memory_order_relaxed)) {
         char text[64];
-        snprintf(text, sizeof text, "%" PRIu64 " lines were lost", atomic_load_explicit(&log->n_lost, memory_order_relaxed) - log->lost_before);
+        const uint64_t n = atomic_load_explicit(&log->n_lost, memory_order_relaxed) - log->lost_before;
+        snprintf(text, sizeof text, "%" PRIu64 " lines were lost", n);
         atomic_store_explicit(&log->failing, false, memory_order_relaxed);
         report(log, "can be written again; ", text);
     } else if (errno_value != 0 && !atomic_load_explicit(&log->failing, memory_order_relaxed)) {

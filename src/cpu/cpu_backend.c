@@ -1,75 +1,104 @@
-/* cpu_backend.c - the CPU backend: the reference's stages over packed weights, with the widest kernels that this processor has.
+/* cpu_backend.c - the CPU backend: the reference's stages over packed weights, with the widest kernels that this
+ * processor has, or those asked for.
  *
- * Results equal the reference bit by bit (tests/cpu). Weights are packed while they fit half of the machine's memory; what does not fit
- * stays in the mapped checkpoint and takes the reference path. Owner of a device: whoever opened it; one thread. */
+ * Results equal the reference bit by bit (tests/cpu). Weights are packed while they fit three quarters of the machine's
+ * memory; what does not fit stays in the mapped checkpoint and takes the reference path. Owner of a device: whoever
+ * opened it; one thread. */
 #include "core/err.h"
 #include "cpu/cpu_int.h"
 #include "ops/ref.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
-typedef struct cpu_device {
-    ref_device ref; /* first: the reference's stages take this device */
-    cpu_tile_fn tile;
-    size_t budget; /* bytes that may still be packed */
-} cpu_device;
+/* One instruction set, the widest last. Within the last one GFNI is used where the processor has it. */
+typedef struct isa {
+    const char *name;
+    bool there;
+    const cpu_kernels *kernels;
+    cpu_panels_fn quads;
+    cpu_fixed_fn fixed;
+} isa;
+
+enum { N_ISAS = 3 };
 
 #if defined(__x86_64__)
-static cpu_tile_fn best_tile(void)
+static void list_isas(isa out[N_ISAS])
 {
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512dq")) {
-        return cpu_tile_avx512;
-    }
-    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
-    return avx2 ? cpu_tile_avx2 : NULL; /* every processor with AVX2 and FMA has F16C */
+    /* Every processor with AVX2 and FMA has F16C. */
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+    const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+    out[0] = (isa){"avx2", avx2, &cpu_kernels_avx2, NULL, NULL};
+    out[1] = (isa){"avx512", avx512, &cpu_kernels_avx512, NULL, NULL};
+    out[2] = (isa){"avx512vnni", avx512 && __builtin_cpu_supports("avx512vnni"), &cpu_kernels_avx512,
+                   __builtin_cpu_supports("gfni") ? cpu_panels_gfni : NULL, cpu_fixed_vnni};
 }
 #else
-static cpu_tile_fn best_tile(void) { return NULL; }
-#endif
-
-static void run_tile(const ref_linear *job, size_t t, float *scratch, void *user)
+static void list_isas(isa out[N_ISAS])
 {
-    const cpu_device *dev = user;
-    const cpu_packed *p = job->w->packed;
-    if (p == NULL || job->out0 % CPU_TILE != 0) {
-        ref_linear_tile(job, t, scratch, NULL);
-        return;
-    }
-    float c[64][CPU_TILE];
-    size_t tile = (size_t)(job->out0 / CPU_TILE) + t;
-    for (int32_t r0 = 0; r0 < job->n_rows; r0 += 64) {
-        int32_t m = job->n_rows - r0 < 64 ? job->n_rows - r0 : 64;
-        dev->tile(p, tile, job->x + (size_t)r0 * job->ldx, job->ldx, (size_t)m, c[0], scratch);
-        ref_linear_store(job, t, r0, m, c[0]);
+    static const char *const names[N_ISAS] = {"avx2", "avx512", "avx512vnni"};
+    for (int i = 0; i < N_ISAS; i++) {
+        out[i] = (isa){.name = names[i]};
     }
 }
+#endif
 
-static void linear(ref_device *dev, const ref_linear *jobs, size_t n_jobs) { ref_linear_tiles(dev, jobs, n_jobs, run_tile, dev); }
+static di_status choose_isa(const char *name, isa *out, di_error *err)
+{
+    isa all[N_ISAS];
+    list_isas(all);
+    if (name == NULL || strcmp(name, "auto") == 0) {
+        for (int i = N_ISAS - 1; i >= 0; i--) {
+            if (all[i].there) {
+                *out = all[i];
+                return DI_OK;
+            }
+        }
+        return err_set(err, DI_E_UNSUPPORTED, "the cpu backend needs AVX2 and FMA; use \"ref\"");
+    }
+    for (int i = 0; i < N_ISAS; i++) {
+        if (strcmp(name, all[i].name) == 0) {
+            *out = all[i];
+            return all[i].there ? DI_OK : err_set(err, DI_E_UNSUPPORTED, "cpu_isa: this processor has no %s", name);
+        }
+    }
+    return err_set(err, DI_E_ARGUMENT, "cpu_isa is '%s': must be auto, avx2, avx512 or avx512vnni", name);
+}
 
-static bool available(void) { return best_tile() != NULL; }
+static bool available(void)
+{
+    isa widest;
+    return choose_isa(NULL, &widest, NULL) == DI_OK;
+}
 
 static di_status cpu_open(const ops_device_options *options, ops_device **out, di_error *err)
 {
-    if (!available()) {
-        return err_set(err, DI_E_UNSUPPORTED, "the cpu backend needs AVX2 and FMA; use \"ref\"");
+    isa chosen;
+    di_status status = choose_isa(options->isa, &chosen, err);
+    if (status != DI_OK) {
+        return status;
     }
     cpu_device *dev = calloc(1, sizeof *dev);
     if (dev == NULL) {
         return err_memory(err, "device", sizeof *dev);
     }
-    di_status status = ref_device_init(&dev->ref, options, err);
+    status = ref_device_init(&dev->ref, options, err);
     if (status != DI_OK) {
         free(dev);
         return status;
     }
     long pages = sysconf(_SC_PHYS_PAGES);
     long page_size = sysconf(_SC_PAGESIZE);
-    dev->budget = pages > 0 && page_size > 0 ? (size_t)pages / 2 * (size_t)page_size : 0;
-    dev->tile = best_tile();
-    dev->ref.linear = linear;
+    dev->budget = pages > 0 && page_size > 0 ? (size_t)pages / 4 * 3 * (size_t)page_size : 0;
+    dev->kernels = chosen.kernels;
+    dev->quads = chosen.quads;
+    dev->fixed = chosen.fixed;
+    dev->ref.linear = cpu_linear;
+    dev->ref.unpack_keys = dev->kernels->unpack_keys;
+    dev->ref.products = dev->kernels->products;
     *out = (ops_device *)dev;
     return DI_OK;
 }
@@ -78,6 +107,7 @@ static void cpu_close(ops_device *device)
 {
     if (device != NULL) {
         ref_device_fini(ref_of(device));
+        cpu_store_fini(&((cpu_device *)(void *)device)->store);
         free(device);
     }
 }
@@ -86,9 +116,8 @@ static di_status weight_load(ops_device *device, ops_matrix *matrix, ops_weight_
 {
     cpu_device *dev = (cpu_device *)(void *)device;
     (void)err;
-    size_t about = (size_t)matrix->n_out * (size_t)matrix->n_in * 4; /* at least what packing takes */
-    if (use == OPS_USE_PRODUCT && about <= dev->budget) {
-        cpu_packed *p = cpu_pack(matrix);
+    if (use == OPS_USE_PRODUCT && cpu_packed_bytes(matrix) <= dev->budget) {
+        cpu_packed *p = cpu_pack(matrix, dev->quads != NULL, &dev->store, dev->ref.pool);
         matrix->packed = p;
         dev->budget -= p != NULL ? p->bytes : 0;
     }
@@ -97,8 +126,7 @@ static di_status weight_load(ops_device *device, ops_matrix *matrix, ops_weight_
 
 static void weight_free(ops_device *device, ops_matrix *matrix)
 {
-    (void)device;
-    cpu_packed_free(matrix->packed);
+    cpu_packed_free(matrix->packed, &((cpu_device *)(void *)device)->store);
     matrix->packed = NULL;
 }
 
@@ -125,11 +153,14 @@ const ops_backend cpu_backend = {
     .compress = ref_compress,
     .query = ref_query,
     .index = ref_index,
-    .attend = ref_attend,
+    .attend = cpu_attend,
     .window_store = ref_window_store,
     .attn_out = ref_attn_out,
     .router = ref_router,
     .experts = ref_experts,
     .head = ref_head,
+    .tap = ref_tap,
+    .draft_attend = ref_draft_attend,
+    .markov = ref_markov,
     .keep_rows = ref_keep_rows,
 };

@@ -1,43 +1,141 @@
 /* cpu_int.h - inside the CPU backend: packed weights and the kernels that read them.
  *
- * A packed matrix holds the same codes as the checkpoint in tiles of 32 outputs, input by input, so that one load gives one input's
- * codes for 32 outputs. Kernels decode in registers. Sums run in the reference's order, and every product that is not exact in fp32
- * is rounded before it is added, so results equal the reference bit by bit. */
+ * A packed matrix holds the same codes as the checkpoint in panels of 16 outputs, input by input, so that one load
+ * gives codes for 16 outputs and no sum ever crosses lanes. Kernels decode in registers. Sums run in the reference's
+ * order, and every product that is not exact in fp32 is rounded before it is added, so results equal the reference bit
+ * by bit. A kernel walks several panels side by side: each is a stream of its own to the memory system, and several
+ * streams are what one core needs to use all of its bandwidth. */
 #ifndef CPU_CPU_INT_H
 #define CPU_CPU_INT_H
 
-#include "ops/ops_types.h"
+#include "core/pool.h"
+#include "cpu/cpu_store.h"
+#include "ops/ref.h"
 
 #include <stddef.h>
 
-#define CPU_TILE 32 /* outputs; equals REF_TILE */
+#define CPU_PANEL 16     /* outputs */
+#define CPU_PANELS_MAX 4 /* side by side in one call */
 
-/* Tile t starts at codes + t * tile_bytes:
- *   FP8  [n_in][32] E4M3 bytes             scale [n_in / 32] fp32, one a 32 x 32 block, times 2^8 (see decode)
- *   FP4  [n_in][16] bytes, output 2j low    scale [n_in / 32][32] fp32
- *   BF16 [n_in][32] uint16                  no scale
- *   F32  [n_in][32] fp32                    no scale
- * Outputs past n_out have zero codes. */
+/* Panel p starts at codes + p * panel_bytes:
+ *   FP8  [n_in][16] E4M3 bytes; or, with `quads`, [n_in / 4][4][2][4][2]: four outputs, two pairs of inputs, one
+ * output, one input, so that codes can be widened to bf16 pairs without leaving their part of a register FP4  [n_in /
+ * 8][16] little-endian 32-bit words, input 8i + j in bits 4j..4j+3; then scale [n_in / 32][16] E8M0 bytes BF16 [n_in /
+ * 2][16][2] uint16, pairs of inputs F32  [n_in][16] fp32
+ *
+ * FP8 scales are block_scale [n_panels][n_in / 32] fp32; without quads times 2^8 (see the decoders), with quads
+ * negative where one of the 512 codes is zero or subnormal. Outputs past n_out have zero codes. Owned by the device
+ * that made it; read-only after that. */
 typedef struct cpu_packed {
     ops_format format;
     int64_t n_out;
     int64_t n_in;
-    size_t tile_bytes;
-    size_t tile_scales; /* floats of scale a tile */
+    bool quads;
+    size_t n_panels;
+    size_t panel_bytes;
     const uint8_t *codes;
-    const float *scale;
+    const float *block_scale;
     size_t bytes; /* of the whole allocation */
 } cpu_packed;
 
-/* NULL when the matrix has a shape or value that the kernels do not take (n_in no multiple of 32, a NaN code) or memory is short; the
- * reference path then serves it. */
-cpu_packed *cpu_pack(const ops_matrix *w);
-void cpu_packed_free(cpu_packed *p);
+/* NULL when the matrix has a shape or value that the kernels do not take (n_in no multiple of 32, a NaN code or scale)
+ * or memory is short; the reference path then serves it. quads: the form of FP8. `store` NULL = the heap; `threads`
+ * NULL = this one. */
+cpu_packed *cpu_pack(const ops_matrix *w, bool quads, cpu_store *store, pool *threads);
+void cpu_packed_free(cpu_packed *p, cpu_store *store);
+/* Bytes that cpu_pack will take; SIZE_MAX when it refuses the shape. */
+size_t cpu_packed_bytes(const ops_matrix *w);
 
-/* c[m][32] = x[m] times tile t of p. scratch: n_in * 32 floats. */
-typedef void (*cpu_tile_fn)(const cpu_packed *p, size_t t, const float *x, size_t ldx, size_t m, float *c, float *scratch);
+/* Rows of x side by side in groups, so that a kernel reads one stream whatever their number: a group of g rows holds
+ * [k][g], and the groups follow one another. A group is as large as the rows left allow, of 12, 8, 4, 2, 1. One row is
+ * its own group. */
+static inline size_t cpu_group(size_t rows_left)
+{
+    return rows_left >= 12 ? 12 : rows_left >= 8 ? 8 : rows_left >= 4 ? 4 : rows_left >= 2 ? 2 : 1;
+}
 
-void cpu_tile_avx2(const cpu_packed *p, size_t t, const float *x, size_t ldx, size_t m, float *c, float *scratch);
-void cpu_tile_avx512(const cpu_packed *p, size_t t, const float *x, size_t ldx, size_t m, float *c, float *scratch);
+/* Rows of a product, in groups. A group that starts at row r0 has its part of each array at r0 times a row's length. */
+typedef struct cpu_rows {
+    const float *x; /* [k][g]; with `fixed` set the rows as they are, ldx apart */
+    size_t ldx;
+    const int16_t *fixed; /* [k / 2][g][2] and */
+    const float *unit;    /* [k / 32][g], see cpu_fixed.h; NULL = floating point */
+} cpu_rows;
+
+/* Kernels of one instruction set. Rows and columns are fp32; every product in them is exact, so each may be fused with
+ * its addition. */
+typedef struct cpu_kernels {
+    const char *name;
+
+    /* c[r][0 .. 16 * n_panels) = n_rows rows times panels from `panel` on; n_panels 1..CPU_PANELS_MAX, ldc in floats.
+     * x: whole groups. */
+    void (*panels)(const cpu_packed *p, size_t panel, size_t n_panels, const float *x, size_t n_rows, float *c,
+                   size_t ldc);
+
+    /* Packed cache rows of n values (formats.h) to fp32; n is a multiple of 32. */
+    void (*unpack_q8)(const uint8_t *row, size_t n, float *x);
+    void (*unpack_q4n)(const uint8_t *row, size_t n, float *x);
+
+    /* Kernels of index scoring (ops/ref.h). */
+    ref_keys_fn unpack_keys;
+    ref_score_fn products;
+
+    /* out[r][c] = sum over i < k of rows[r][i] * columns[i][c], in partial sums of `block` (16 or 32) inputs; n_columns
+     * is a multiple of 16. */
+    void (*rows_times)(const float *const *rows, size_t n_rows, const float *columns, size_t ld_columns,
+                       size_t n_columns, size_t k, size_t block, float *out, size_t ld_out);
+
+    /* o[h][c] += sum over r < n_rows of p[h][r] * rows[r][c], in partial sums of 32 rows, c < n; n is a multiple of 32.
+     * p: 64 a head. */
+    void (*add_rows)(const float *p, size_t n_heads, const float *const *rows, size_t n_rows, size_t n, float *o);
+} cpu_kernels;
+
+extern const cpu_kernels cpu_kernels_avx2;
+extern const cpu_kernels cpu_kernels_avx512;
+
+void cpu_panels_avx2(const cpu_packed *p, size_t panel, size_t n_panels, const float *x, size_t n_rows, float *c,
+                     size_t ldc);
+void cpu_panels_avx512(const cpu_packed *p, size_t panel, size_t n_panels, const float *x, size_t n_rows, float *c,
+                       size_t ldc);
+
+/* The same for FP8 in quads; needs AVX-512 and GFNI. */
+typedef void (*cpu_panels_fn)(const cpu_packed *p, size_t panel, size_t n_panels, const float *x, size_t n_rows,
+                              float *c, size_t ldc);
+void cpu_panels_gfni(const cpu_packed *p, size_t panel, size_t n_panels, const float *x, size_t n_rows, float *c,
+                     size_t ldc);
+
+/* The same for FP4 with rows as integers; needs AVX-512 VNNI. */
+typedef void (*cpu_fixed_fn)(const cpu_packed *p, size_t panel, size_t n_panels, const cpu_rows *rows, size_t n_rows,
+                             float *c, size_t ldc);
+void cpu_fixed_vnni(const cpu_packed *p, size_t panel, size_t n_panels, const cpu_rows *rows, size_t n_rows, float *c,
+                    size_t ldc);
+
+/* The device: the reference's, with packed weights. Owner and thread as of ops_device. */
+typedef struct cpu_device {
+    ref_device ref; /* first: the reference's stages take this device */
+    const cpu_kernels *kernels;
+    cpu_panels_fn quads; /* NULL = FP8 goes through kernels->panels */
+    cpu_fixed_fn fixed;  /* NULL = FP4 goes through kernels->panels */
+    cpu_store store;     /* packed weights */
+    size_t budget;       /* bytes that may still be packed */
+} cpu_device;
+
+/* All jobs over the pool, packed matrices through the kernels, others through the reference. */
+void cpu_linear(ref_device *dev, const ref_linear *jobs, size_t n_jobs);
+
+void cpu_attend(ops_device *device, const ops_attend_args *a);
+
+/* Inside kernels: functions that vanish into their callers, loops over constants that vanish altogether. Not under
+ * sanitizers, where every load is a call: dozens of unrolled copies would take minutes to compile. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define CPU_INLINE static
+#define CPU_UNROLL
+#elif defined(__clang__)
+#define CPU_INLINE static inline __attribute__((always_inline))
+#define CPU_UNROLL _Pragma("unroll")
+#else
+#define CPU_INLINE static inline __attribute__((always_inline))
+#define CPU_UNROLL _Pragma("GCC unroll 16")
+#endif
 
 #endif

@@ -1,106 +1,249 @@
-/* cpu_pack.c - checkpoint layout to tiles of 32 outputs (cpu_int.h). Done once a matrix, when a device loads its weights. */
+/* cpu_pack.c - checkpoint layout to panels of 16 outputs (cpu_int.h). Done once a matrix, when a device loads its
+ * weights, by all threads of its pool; each output row is read once, in order. */
 #include "cpu/cpu_int.h"
 
 #include "core/arith.h"
 #include "ops/formats.h"
-#include "ops/ref.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
-_Static_assert(CPU_TILE == REF_TILE, "tiles of both backends hold the same outputs");
+typedef uint8_t bytes16 __attribute__((vector_size(16)));
 
 static size_t code_bits(ops_format format)
 {
     return format == OPS_F32 ? 32 : format == OPS_BF16 ? 16 : format == OPS_FP8 ? 8 : 4;
 }
 
-static bool has_nan(const ops_matrix *w)
+/* out[i] = bytes i of the sixteen rows: four rounds, each interleaving rows whose numbers differ in one bit. */
+static void transpose_bytes(bytes16 row[16], uint8_t *out)
 {
-    if (w->format != OPS_FP8) {
-        return false;
-    }
-    for (size_t i = 0; i < (size_t)w->n_out * (size_t)w->n_in; i++) {
-        if ((w->data[i] & 0x7F) == 0x7F) {
-            return true;
+    bytes16 next[16];
+    for (int round = 0; round < 4; round++) {
+        for (int i = 0; i < 8; i++) {
+            next[2 * i] =
+                __builtin_shufflevector(row[i], row[i + 8], 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+            next[2 * i + 1] = __builtin_shufflevector(row[i], row[i + 8], 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29,
+                                                      14, 30, 15, 31);
         }
+        memcpy(row, next, sizeof next);
     }
-    return false;
+    memcpy(out, row, sizeof next);
 }
 
-static void pack_codes(const ops_matrix *w, int64_t o, size_t column, uint8_t *tile)
+/* Rows of one panel of FP8 codes; missing rows are zero. True when a code is NaN. */
+static bool pack_fp8(const uint8_t *src, size_t n_rows, size_t k, uint8_t *panel)
 {
-    size_t k = (size_t)w->n_in;
-    size_t row = (size_t)o * k;
-    for (size_t i = 0; i < k; i++) {
+    uint8_t nan = 0;
+    for (size_t i = 0; i < k; i += 16) {
+        bytes16 row[CPU_PANEL] = {{0}};
+        bytes16 found = {0};
+        for (size_t r = 0; r < n_rows; r++) {
+            memcpy(&row[r], src + r * k + i, sizeof row[r]);
+            found |= (bytes16)((row[r] & 0x7F) == 0x7F);
+        }
+        transpose_bytes(row, panel + i * CPU_PANEL);
+        for (int b = 0; b < 16; b++) {
+            nan |= found[b];
+        }
+    }
+    return nan != 0;
+}
+
+/* Is there a NaN, or a zero or subnormal, in 32 codes? */
+typedef struct code_kinds {
+    bool nan;
+    bool small;
+} code_kinds;
+
+static code_kinds kinds_of(const uint8_t *codes)
+{
+    bytes16 nan = {0};
+    bytes16 small = {0};
+    code_kinds kinds = {.nan = false};
+    for (size_t i = 0; i < 32; i += 16) {
+        bytes16 c;
+        memcpy(&c, codes + i, sizeof c);
+        nan |= (bytes16)((c & 0x7F) == 0x7F);
+        small |= (bytes16)((c & 0x78) == 0);
+    }
+    for (int b = 0; b < 16; b++) {
+        kinds.nan = kinds.nan || nan[b] != 0;
+        kinds.small = kinds.small || small[b] != 0;
+    }
+    return kinds;
+}
+
+/* The same in quads; makes the scales of blocks with small codes negative. */
+static bool pack_quads(const uint8_t *src, size_t n_rows, size_t k, uint8_t *panel, float *scale)
+{
+    bool nan = false;
+    for (size_t g = 0; g < k / 32; g++) {
+        bool small = n_rows < CPU_PANEL;
+        for (size_t r = 0; r < n_rows; r++) {
+            const uint8_t *in = src + r * k + g * 32;
+            uint8_t *out = panel + g * 32 * CPU_PANEL + r / 4 * 16 + r % 4 * 2;
+            const code_kinds kinds = kinds_of(in);
+            nan = nan || kinds.nan;
+            small = small || kinds.small;
+            for (size_t i = 0; i < 8; i++) {
+                memcpy(out + i * 64, in + i * 4, 2);
+                memcpy(out + i * 64 + 8, in + i * 4 + 2, 2);
+            }
+        }
+        scale[g] = small ? -scale[g] : scale[g];
+    }
+    return nan;
+}
+
+/* 32-bit words: [n_rows][n] to [n][16]. Eight FP4 codes or two BF16 values make one: they need no change. */
+static void pack_words(const uint8_t *src, size_t n_rows, size_t n, uint8_t *panel)
+{
+    for (size_t r = 0; r < n_rows; r++) {
+        const uint8_t *in = src + r * n * 4;
+        uint8_t *out = panel + r * 4;
+        for (size_t i = 0; i < n; i++) {
+            memcpy(out + i * CPU_PANEL * 4, in + i * 4, 4);
+        }
+    }
+}
+
+/* Scales of one panel of FP4 rows, [n_rows][groups] to [groups][16]. True when one is no normal power of two. */
+static bool pack_scales(const uint8_t *src, size_t n_rows, size_t groups, uint8_t *panel)
+{
+    bool odd = false;
+    for (size_t r = 0; r < n_rows; r++) {
+        for (size_t g = 0; g < groups; g++) {
+            uint8_t code = src[r * groups + g];
+            panel[g * CPU_PANEL + r] = code;
+            odd = odd || code == 0 || code == 255;
+        }
+    }
+    return odd;
+}
+
+/* Scales of one row of blocks, times `factor`: codes that are decoded through fp16, whose exponent is biased by 8 more,
+ * need 2^8 to make up for it. False for a NaN. */
+static bool block_scales(const ops_matrix *w, size_t block_row, float factor, float *scale)
+{
+    const size_t groups = (size_t)w->n_in / 32;
+    bool ok = true;
+    for (size_t g = 0; g < groups; g++) {
+        scale[g] = e8m0_to_f32(w->scale[block_row * groups + g]) * factor;
+        ok = ok && scale[g] == scale[g];
+    }
+    return ok;
+}
+
+typedef struct pack_run {
+    const ops_matrix *w;
+    const cpu_packed *p;
+    uint8_t *codes;
+    float *scale; /* FP8 */
+    _Atomic bool refused;
+} pack_run;
+
+static void pack_panels(void *arg, size_t begin, size_t end, int thread)
+{
+    pack_run *run = arg;
+    const ops_matrix *w = run->w;
+    const size_t k = (size_t)w->n_in;
+    const size_t row_bytes = k * code_bits(w->format) / 8;
+    (void)thread;
+    for (size_t p = begin; p < end; p++) {
+        const size_t o0 = p * CPU_PANEL;
+        const size_t left = (size_t)w->n_out - o0;
+        const size_t n = left < CPU_PANEL ? left : CPU_PANEL;
+        const uint8_t *src = w->data + o0 * row_bytes;
+        uint8_t *panel = run->codes + p * run->p->panel_bytes;
+        bool refused = false;
+        if (n < CPU_PANEL) {
+            memset(panel, 0, run->p->panel_bytes);
+        }
         switch (w->format) {
-        case OPS_F32:
-            memcpy(tile + (i * CPU_TILE + column) * 4, w->data + (row + i) * 4, 4);
+        case OPS_FP8: {
+            float *scale = run->scale + p * (k / 32);
+            refused = !block_scales(w, o0 / 32, run->p->quads ? 1.0f : 256.0f, scale);
+            refused = (run->p->quads ? pack_quads(src, n, k, panel, scale) : pack_fp8(src, n, k, panel)) || refused;
+            break;
+        }
+        case OPS_FP4:
+            pack_words(src, n, k / 8, panel);
+            refused = pack_scales(w->scale + o0 * (k / 32), n, k / 32, panel + k / 2 * CPU_PANEL);
             break;
         case OPS_BF16:
-            memcpy(tile + (i * CPU_TILE + column) * 2, w->data + (row + i) * 2, 2);
+            pack_words(src, n, k / 2, panel);
             break;
-        case OPS_FP4: {
-            unsigned code = w->data[(row + i) / 2] >> (i % 2 * 4) & 15;
-            uint8_t *p = tile + i * (CPU_TILE / 2) + column / 2;
-            *p = (uint8_t)(*p | code << (column % 2 * 4));
-            break;
-        }
         default:
-            tile[i * CPU_TILE + column] = w->data[row + i];
+            pack_words(src, n, k, panel);
             break;
         }
-    }
-}
-
-/* E4M3 codes are decoded through fp16, whose exponent is biased by 8 more: 2^8 in the scale makes up for it. */
-static void pack_scales(const ops_matrix *w, int64_t o0, int64_t n, float *scale)
-{
-    size_t groups = (size_t)w->n_in / 32;
-    for (size_t g = 0; g < groups; g++) {
-        if (w->format == OPS_FP8) {
-            scale[g] = e8m0_to_f32(w->scale[(size_t)(o0 / 32) * groups + g]) * 256.0f;
-            continue;
-        }
-        for (int64_t j = 0; j < n; j++) {
-            scale[g * CPU_TILE + (size_t)j] = e8m0_to_f32(w->scale[(size_t)(o0 + j) * groups + g]);
+        if (refused) {
+            atomic_store(&run->refused, true);
         }
     }
 }
 
-cpu_packed *cpu_pack(const ops_matrix *w)
+/* Fills the sizes; false when they overflow. */
+static bool plan(const ops_matrix *w, cpu_packed *p, size_t *n_scales)
 {
-    size_t k = (size_t)w->n_in;
-    size_t tiles = ((size_t)w->n_out + CPU_TILE - 1) / CPU_TILE;
-    bool scaled = w->format == OPS_FP8 || w->format == OPS_FP4;
-    if (w->format == OPS_FP8R || w->n_in % 32 != 0 || has_nan(w)) {
+    const size_t k = (size_t)w->n_in;
+    size_t codes;
+    size_t scales;
+    *p = (cpu_packed){.format = w->format, .n_out = w->n_out, .n_in = w->n_in};
+    p->n_panels = ((size_t)w->n_out + CPU_PANEL - 1) / CPU_PANEL;
+    p->panel_bytes = k * CPU_PANEL * code_bits(w->format) / 8 + (w->format == OPS_FP4 ? k / 32 * CPU_PANEL : 0);
+    *n_scales = w->format == OPS_FP8 ? p->n_panels * (k / 32) : 0;
+    return ar_mul(p->n_panels, p->panel_bytes, &codes) && ar_mul(*n_scales, sizeof(float), &scales) &&
+           ar_add(codes, scales, &p->bytes) && ar_add(p->bytes, sizeof *p + 3 * 64, &p->bytes);
+}
+
+static bool takes_shape(const ops_matrix *w)
+{
+    return w->format != OPS_FP8R && w->n_in % 32 == 0 && w->n_out > 0 && w->n_in > 0;
+}
+
+size_t cpu_packed_bytes(const ops_matrix *w)
+{
+    cpu_packed layout;
+    size_t n_scales;
+    return takes_shape(w) && plan(w, &layout, &n_scales) ? layout.bytes : SIZE_MAX;
+}
+
+cpu_packed *cpu_pack(const ops_matrix *w, bool quads, cpu_store *store, pool *threads)
+{
+    cpu_packed layout;
+    size_t n_scales;
+    if (!takes_shape(w) || !plan(w, &layout, &n_scales)) {
         return NULL;
     }
-    cpu_packed layout = {.format = w->format, .n_out = w->n_out, .n_in = w->n_in};
-    layout.tile_bytes = k * CPU_TILE * code_bits(w->format) / 8;
-    layout.tile_scales = !scaled ? 0 : w->format == OPS_FP8 ? k / 32 : k; /* n_in / 32 groups of 1 or 32 */
-    size_t head = (sizeof layout + 63) / 64 * 64;
-    size_t codes = tiles * layout.tile_bytes;
-    layout.bytes = (head + codes + tiles * layout.tile_scales * sizeof(float) + 63) / 64 * 64;
-    uint8_t *memory = aligned_alloc(64, layout.bytes);
+    const size_t head = (sizeof layout + 63) / 64 * 64;
+    layout.bytes = layout.bytes / 64 * 64;
+    uint8_t *memory = store != NULL ? cpu_store_take(store, layout.bytes) : aligned_alloc(64, layout.bytes);
     if (memory == NULL) {
         return NULL;
     }
-    memset(memory, 0, layout.bytes);
-    float *scale = (float *)(void *)(memory + head + codes);
-    for (size_t t = 0; t < tiles; t++) {
-        int64_t o0 = (int64_t)t * CPU_TILE;
-        int64_t n = w->n_out - o0 < CPU_TILE ? w->n_out - o0 : CPU_TILE;
-        for (int64_t j = 0; j < n; j++) {
-            pack_codes(w, o0 + j, (size_t)j, memory + head + t * layout.tile_bytes);
-        }
-        if (scaled) {
-            pack_scales(w, o0, n, scale + t * layout.tile_scales);
-        }
+    pack_run run = {.w = w, .p = &layout, .codes = memory + head};
+    float *scale = (float *)(void *)(run.codes + (layout.n_panels * layout.panel_bytes + 63) / 64 * 64);
+    layout.codes = run.codes;
+    layout.block_scale = scale;
+    layout.quads = quads && w->format == OPS_FP8;
+    run.scale = scale;
+    pool_run(threads, layout.n_panels, pack_panels, &run);
+    if (atomic_load(&run.refused)) {
+        cpu_packed_free((cpu_packed *)(void *)memory, store);
+        return NULL;
     }
-    layout.codes = memory + head;
-    layout.scale = scale;
     memcpy(memory, &layout, sizeof layout);
     return (cpu_packed *)(void *)memory;
 }
 
-void cpu_packed_free(cpu_packed *p) { free(p); }
+void cpu_packed_free(cpu_packed *p, cpu_store *store)
+{
+    if (store != NULL) {
+        cpu_store_give(store, p);
+    } else {
+        free(p);
+    }
+}

@@ -36,6 +36,7 @@ void eng_cache_reset(eng_cache *c, mdl_seq *seq)
     seq->n_pages = 0;
     seq->n_tokens = 0;
     seq->n_frozen = 0;
+    seq->window_from = 0;
     seq->n_recent = 0;
     c->n_ids = 0;
     c->n_prompt = 0;
@@ -66,7 +67,7 @@ void eng_cache_fini(eng_cache *c, mdl_seq *seq, bool whole)
     *c = (eng_cache){.store = NULL};
 }
 
-di_status eng_cache_activate(eng_cache *c, const void *salt, size_t size, di_error *err)
+di_status eng_cache_activate(eng_cache *c, const void *salt, size_t size, bool replay, di_error *err)
 {
     char *const copy = malloc(size > 0 ? size : 1);
     if (copy == NULL) {
@@ -80,6 +81,7 @@ di_status eng_cache_activate(eng_cache *c, const void *salt, size_t size, di_err
     c->salt_size = size;
     c->active = true;
     c->publishing = true;
+    c->replay = replay;
     return DI_OK;
 }
 
@@ -160,7 +162,7 @@ di_status eng_cache_reserve(eng_cache *c, mdl_seq *seq, int64_t n_tokens, di_err
 
 di_status eng_cache_note(eng_cache *c, const int32_t *ids, size_t n, di_error *err)
 {
-    if (!c->active) {
+    if (!c->active || n == 0) {
         return DI_OK;
     }
     if (c->n_ids + n > c->ids_capacity) {
@@ -189,7 +191,7 @@ static di_status copy_ids(eng_cache *c, const eng_cache *from, di_error *err)
     if (!from->active) {
         return DI_OK;
     }
-    const di_status status = eng_cache_activate(c, from->salt, from->salt_size, err);
+    const di_status status = eng_cache_activate(c, from->salt, from->salt_size, from->replay, err);
     return status == DI_OK ? eng_cache_note(c, from->ids, from->n_ids, err) : status;
 }
 
@@ -290,7 +292,7 @@ di_status eng_cache_find(eng_cache *c, mdl_seq *seq, int64_t *start, di_error *e
         return DI_OK;
     }
     c->n_prompt = n;
-    c->stop = n / KV_UNIT_TOKENS * KV_UNIT_TOKENS;
+    c->stop = c->replay ? 0 : n / KV_UNIT_TOKENS * KV_UNIT_TOKENS;
     kv_find(c->store, salt_of(c), c->ids, n, NULL, n - 1, &m);
     if (m.n_units == 0) {
         return DI_OK;
@@ -299,14 +301,18 @@ di_status eng_cache_find(eng_cache *c, mdl_seq *seq, int64_t *start, di_error *e
     if (status != DI_OK || !kv_pin(m.last)) {
         return status; /* a refused pin is a miss */
     }
-    int64_t units;
-    const kv_unit *const resume = find_snapshot(&m, seq, n, &units);
+    int64_t units = 0;
+    const kv_unit *const resume = c->replay ? NULL : find_snapshot(&m, seq, n, &units);
     const int64_t matched = m.n_units * KV_UNIT_TOKENS;
     const int64_t halo = (mdl_halo(seq->runner) + 1) / 2 * 2; /* starts at an even position */
     hold_pages(c, seq, &m);
     c->unit = m.last;
     c->n_units = m.n_units;
-    if (resume != NULL && units * KV_UNIT_TOKENS >= matched - halo && take_snapshot(c, seq, resume)) {
+    if (c->replay) {
+        const int64_t window = (mdl_window(seq->runner) + 1) / 2 * 2;
+        *start = matched > window ? matched - window : 0;
+        seq->window_from = *start;
+    } else if (resume != NULL && units * KV_UNIT_TOKENS >= matched - halo && take_snapshot(c, seq, resume)) {
         *start = units * KV_UNIT_TOKENS;
     } else if (matched > halo) {
         *start = matched - halo;
@@ -365,7 +371,7 @@ static bool publish_next(eng_cache *c, mdl_seq *seq)
 /* A unit keeps the snapshot that it has: another one would only push out somebody else's. */
 static void snapshot(eng_cache *c, const mdl_seq *seq, uint32_t tag)
 {
-    if (kv_unit_snapshot(c->unit) != NULL) {
+    if (kv_unit_snapshot(c->unit) != NULL || c->replay) {
         return;
     }
     kv_slot *const state = kv_take_state(c->store, false);
@@ -378,16 +384,17 @@ static void snapshot(eng_cache *c, const mdl_seq *seq, uint32_t tag)
     kv_drop(c->store, state);
 }
 
-/* One copy that moves along with the output. */
+/* One copy that moves along with the output: of the state behind the last unit. A few tokens more may be in it, drafts that were wrong
+ * among them: what they overwrote was not needed behind the unit (OPS_REWIND), and a sequence that resumes there writes them anew. */
 static void roll(eng_cache *c, const mdl_seq *seq)
 {
-    if (c->rolling == NULL) {
+    if (c->rolling == NULL && !c->replay) {
         c->rolling = kv_take_state(c->store, false);
     }
     if (c->rolling != NULL) {
         mdl_copy_state(seq->runner, kv_data(c->rolling), kv_data(c->state));
         kv_set_tag(c->rolling, ENG_STATE_WHOLE);
-        c->rolling_at = seq->n_tokens;
+        c->rolling_at = c->n_units * KV_UNIT_TOKENS;
     }
 }
 
@@ -396,14 +403,17 @@ void eng_cache_update(eng_cache *c, mdl_seq *seq, bool whole)
     while (c->publishing && (c->n_units + 1) * KV_UNIT_TOKENS <= seq->n_tokens) {
         c->publishing = publish_next(c, seq);
     }
-    const bool at_unit = seq->n_tokens > 0 && seq->n_tokens == c->n_units * KV_UNIT_TOKENS;
-    if (!c->publishing || !at_unit || seq->n_tokens < seq->n_frozen) {
+    const int64_t unit_end = c->n_units * KV_UNIT_TOKENS;
+    const int64_t past = seq->n_tokens - unit_end;
+    if (!c->publishing || unit_end == 0 || seq->n_tokens < seq->n_frozen) {
         return;
     }
-    if (seq->n_tokens > c->n_prompt) {
-        if (whole) {
+    if (unit_end > c->n_prompt) {
+        if (whole && past < OPS_REWIND && unit_end > c->rolling_at) {
             roll(c, seq);
         }
+    } else if (past != 0) {
+        return;
     } else if (seq->n_tokens == c->stop || seq->n_tokens % ENG_SNAPSHOT_TOKENS == 0) {
         snapshot(c, seq, whole ? ENG_STATE_WHOLE : ENG_STATE_PARTIAL);
     }

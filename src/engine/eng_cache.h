@@ -3,7 +3,7 @@
  * A sequence that uses the cache resumes behind the longest prefix that is known: from a snapshot, or by recomputing the dependency halo
  * (model.md 4.4); rows of matched units are read, never written again. Its own units are published as they fill, with snapshots at the last
  * unit end of the prompt, every ENG_SNAPSHOT_TOKENS of it, and at the last unit end of the output. Results are bit for bit those of a
- * sequence that had to compute everything. */
+ * sequence that had to compute everything; only bounded replay, which is asked for, is an approximation. */
 #ifndef ENGINE_ENG_CACHE_H
 #define ENGINE_ENG_CACHE_H
 
@@ -24,6 +24,7 @@ typedef struct eng_cache {
     int64_t promised;      /* pages that may be taken without fail */
     bool active;            /* uses the tree */
     bool publishing;        /* and adds to it */
+    bool replay;            /* a hit goes on with a truncated window (dspark.md 4.2): no snapshots, no halo */
     char *salt;
     size_t salt_size;
     int32_t *ids;           /* [n_ids] fed so far, while active */
@@ -44,7 +45,7 @@ di_status eng_cache_init(eng_cache *c, kv_store *store, mdl_runner *r, mdl_seq *
 void eng_cache_fini(eng_cache *c, mdl_seq *seq, bool whole);
 
 /* Before the first token. Errors: DI_E_MEMORY. */
-di_status eng_cache_activate(eng_cache *c, const void *salt, size_t size, di_error *err);
+di_status eng_cache_activate(eng_cache *c, const void *salt, size_t size, bool replay, di_error *err);
 
 /* Lists that never move again until more than n_tokens tokens are reserved. Errors: DI_E_MEMORY. */
 di_status eng_cache_list(eng_cache *c, mdl_seq *seq, int64_t n_tokens, di_error *err);

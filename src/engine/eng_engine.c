@@ -29,6 +29,10 @@ static di_status check_options(const di_model *model, const di_engine_options *o
         return err_set(err, DI_E_ARGUMENT, "max_tokens is %lld: the model's limit is %d", (long long)o->max_tokens,
                        mdl_config_of(model)->max_positions);
     }
+    if (o->replay != DI_REPLAY_OFF && o->replay != DI_REPLAY_ENCODER) {
+        return err_set(err, DI_E_ARGUMENT, "replay is %d: must be DI_REPLAY_OFF or DI_REPLAY_ENCODER", (int)o->replay);
+    }
+    e->replay = o->replay;
     e->max_tokens = o->max_tokens > 0 ? o->max_tokens : mdl_config_of(model)->max_positions;
     e->chunk = o->chunk_tokens > 0 ? o->chunk_tokens : DEFAULT_CHUNK;
     e->chunk = e->chunk < e->max_tokens ? e->chunk : (int32_t)e->max_tokens;
@@ -65,6 +69,7 @@ static di_status open_kv(di_engine *e, const di_engine_options *o, di_error *err
                     .state_bytes = l->state_bytes,
                     .max_pages = pages < MAX_SLOTS ? pages : MAX_SLOTS,
                     .max_states = states < MAX_SLOTS ? states : MAX_SLOTS,
+                    .name_space = {(uint8_t)e->replay},
                     .memory = {.alloc = slab_alloc, .free = slab_free, .user = e->runner}};
     if (states < 1 || pages < 1) {
         return err_set(err, DI_E_ARGUMENT, "kv_bytes is %lld: a sequence needs %zu bytes fixed and %zu for each %d tokens",
@@ -93,9 +98,10 @@ di_status di_engine_open(const di_model *model, const di_engine_options *options
     }
     if (status == DI_OK) {
         mdl_runner_options r = {.backend = e->backend,
-                                .device = {.n_threads = o->n_threads},
+                                .device = {.n_threads = o->n_threads, .isa = o->cpu_isa},
                                 .max_rows = e->chunk,
                                 .max_tokens = e->max_tokens,
+                                .draft = o->draft,
                                 .trace = o->trace,
                                 .trace_user = o->trace_user};
         status = mdl_runner_new(model, &r, &e->runner, err);

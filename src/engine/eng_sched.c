@@ -41,7 +41,7 @@ static di_status alloc_pass(const di_scheduler *s, eng_pass *p, di_error *err)
     p->parts = ar_calloc(rows, sizeof *p->parts);
     p->ids = ar_calloc(rows, sizeof *p->ids);
     p->items = ar_calloc(rows, sizeof *p->items);
-    p->results = ar_calloc((size_t)s->max_running, sizeof *p->results);
+    p->results = ar_calloc(rows + (size_t)s->max_running, sizeof *p->results);
     return p->parts != NULL && p->ids != NULL && p->items != NULL && p->results != NULL
                ? DI_OK
                : err_memory(err, "passes of the scheduler", rows * sizeof *p->parts);
@@ -50,7 +50,7 @@ static di_status alloc_pass(const di_scheduler *s, eng_pass *p, di_error *err)
 static di_status alloc_buffers(di_scheduler *s, di_error *err)
 {
     size_t bytes = 0;
-    if (!ar_mul((size_t)s->max_running, (size_t)s->engine->c->vocab * sizeof(float), &bytes)) {
+    if (!ar_mul((size_t)s->step_tokens, (size_t)s->engine->c->vocab * sizeof(float), &bytes)) {
         return err_memory(err, "logits of the scheduler", SIZE_MAX);
     }
     s->ready = ar_calloc((size_t)s->max_running, sizeof *s->ready);
@@ -58,8 +58,24 @@ static di_status alloc_buffers(di_scheduler *s, di_error *err)
     if (s->ready == NULL || s->logits == NULL) {
         return err_memory(err, "logits of the scheduler", bytes);
     }
+    if (s->draft_length > 0) {
+        bytes = (size_t)s->draft_group * (size_t)s->engine->c->vocab * sizeof(float);
+        s->draft_logits = malloc(bytes);
+        if (s->draft_logits == NULL) {
+            return err_memory(err, "draft logits of the scheduler", bytes);
+        }
+    }
     const di_status status = alloc_pass(s, &s->passes[0], err);
     return status == DI_OK ? alloc_pass(s, &s->passes[1], err) : status;
+}
+
+/* Drafts of a proposal that are used. */
+static int32_t draft_length(const di_engine *e, const di_scheduler_options *o)
+{
+    const int32_t block = mdl_draft_most(e->runner) > 0 && o->script == NULL ? mdl_draft_block(e->runner) : 0;
+    const int32_t most = block < ENG_MAX_DRAFT ? block : ENG_MAX_DRAFT;
+    const int32_t asked = o->draft_tokens > 0 ? o->draft_tokens : o->draft_tokens == 0 ? most : 0;
+    return asked < most ? asked : most;
 }
 
 di_status di_scheduler_new(di_engine *engine, const di_scheduler_options *o, di_scheduler **out, di_error *err)
@@ -81,6 +97,8 @@ di_status di_scheduler_new(di_engine *engine, const di_scheduler_options *o, di_
     s->max_running = o->max_running > 0 ? o->max_running : DEFAULT_RUNNING;
     s->max_waiting = o->max_waiting > 0 ? o->max_waiting : DEFAULT_WAITING;
     s->ahead = o->ahead_tokens > 0 ? o->ahead_tokens : DEFAULT_AHEAD;
+    s->draft_length = draft_length(engine, o);
+    s->draft_group = mdl_draft_most(engine->runner) < ENG_DRAFT_GROUP ? mdl_draft_most(engine->runner) : ENG_DRAFT_GROUP;
     s->next_deadline = INT64_MAX;
     s->seed = (uint64_t)clock_now_ns() * UINT64_C(0x9E3779B97F4A7C15) ^ (uint64_t)(uintptr_t)s;
     s->plan = &s->passes[0];
@@ -105,12 +123,15 @@ static void free_pass(eng_pass *p)
     free(p->results);
 }
 
+/* Most events of a task in one step. */
+static size_t events_of(const di_scheduler *s, int32_t n) { return (size_t)n * (size_t)(1 + s->draft_length) + 1; }
+
 static void free_ended(di_scheduler *s)
 {
     while (s->ended != NULL) {
         di_task *const task = s->ended;
         s->ended = task->next;
-        s->events_needed -= (size_t)task->n + 1;
+        s->events_needed -= events_of(s, task->n);
         eng_retire_free(task);
     }
 }
@@ -136,6 +157,7 @@ void di_scheduler_free(di_scheduler *s)
     free_pass(&s->passes[1]);
     free(s->ready);
     free(s->logits);
+    free(s->draft_logits);
     free(s->events);
     s->engine->scheduled = false;
     free(s);
@@ -203,7 +225,7 @@ static di_status limit_length(const di_scheduler *s, di_task *task, int64_t aske
 
 static di_status room_for_events(di_scheduler *s, int32_t n, di_error *err)
 {
-    const size_t need = s->events_needed + (size_t)n + 1;
+    const size_t need = s->events_needed + events_of(s, n);
     if (need > s->events_capacity) {
         const size_t capacity = need * 2;
         di_task_event *const events = realloc(s->events, capacity * sizeof *events);
@@ -275,7 +297,7 @@ di_status di_task_submit(di_scheduler *s, const di_task_options *o, di_task **ou
     if (status != DI_OK) {
         goto out;
     }
-    s->events_needed += (size_t)task->n + 1;
+    s->events_needed += events_of(s, task->n);
     task->arrival = ++s->n_arrivals;
     s->stats.n_submitted++;
     eng_queue_add(s, task);
@@ -324,11 +346,17 @@ static void count_pass(di_scheduler *s, const eng_pass *p, di_step_info *info)
     for (int32_t i = 0; i < p->n_parts; i++) {
         info->n_tokens += p->parts[i].n;
         info->n_prefill += p->parts[i].prefill ? p->parts[i].n : 0;
+        if (!p->parts[i].prefill) {
+            s->stats.drafted_tokens += p->parts[i].n - 1;
+            s->stats.accepted_tokens += p->parts[i].n_right;
+            s->stats.n_verified += p->parts[i].n > 1;
+        }
     }
     s->stats.n_steps++;
     s->stats.prefill_tokens += info->n_prefill;
     s->stats.decode_tokens += info->n_tokens - info->n_prefill;
     s->stats.execute_ns += p->ended_ns - p->began_ns;
+    s->stats.draft_ns += p->draft_ns;
 }
 
 static void take_in(di_scheduler *s, di_step_info *info)
@@ -346,6 +374,7 @@ static void hand_out(di_scheduler *s)
     if (s->n_events > 0) {
         s->on_events(s->user, s->events, s->n_events);
         s->n_events = 0;
+        s->n_failures = 0;
     }
     free_ended(s);
 }

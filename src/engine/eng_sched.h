@@ -19,6 +19,10 @@
 
 #include <pthread.h>
 
+/* More than a rewind can take back is never verified. */
+#define ENG_MAX_DRAFT (OPS_REWIND - 1)
+#define ENG_DRAFT_GROUP 64 /* sequences that the draft model runs at once */
+
 typedef enum eng_phase {
     ENG_WAITING, /* its task is in the queue */
     ENG_JOINING, /* waits for the task's first sequence to have run the prompt */
@@ -37,13 +41,16 @@ typedef struct eng_choice {
     mdl_seq seq;
     eng_cache cache;
     eng_sampler *sampler; /* while it runs */
-    int64_t position;     /* tokens in passes that were planned */
+    int64_t position;     /* tokens in passes that were planned, drafts included: at most so many */
     int64_t goal;         /* of PREFILL */
-    int64_t n_coming;     /* tokens of passes that are planned or run */
+    int64_t n_coming;     /* tokens of passes that are planned or run: at least so many */
     int32_t *out;         /* [n_out] sampled so far */
     int64_t n_out;
     int64_t out_capacity;
     int64_t join_pages;   /* promised for when it joins */
+    int32_t drafts[ENG_MAX_DRAFT]; /* [n_drafts] what may follow the last token; written by the executor */
+    float confidence[ENG_MAX_DRAFT];
+    int32_t n_drafts;
 } eng_choice;
 
 typedef struct eng_tenant eng_tenant;
@@ -94,20 +101,22 @@ struct eng_tenant {
 /* Rows of one choice in a pass. */
 typedef struct eng_part {
     eng_choice *choice;
-    int32_t n;
+    int32_t n;           /* a decode row and its drafts: before settling, at most so many */
     int32_t ids_at;      /* in the pass's ids */
-    int64_t end;         /* position behind it */
+    int64_t begin;       /* position of the first row; of decode rows known when settled */
     int64_t n_after;     /* mdl_item */
     bool prefill;
     bool joins;          /* the end of a prompt that other choices wait for */
     int32_t first_result;
-    int32_t n_results;   /* sampled from its last row: one, or one for each choice that joins */
+    int32_t n_right;     /* drafts that were right, an id that ends among them */
+    int32_t n_results;   /* of its last row: one, or one for each choice that joins; of decode rows one each */
 } eng_part;
 
 typedef struct eng_result {
     eng_choice *choice;
     int32_t row;         /* of the logits */
     int64_t position;
+    bool taken;          /* sampled, and not behind a draft that was wrong */
     di_status status;
     di_sample sample;
 } eng_result;
@@ -120,11 +129,12 @@ typedef struct eng_pass {
     int32_t n_prefill;
     mdl_item *items;     /* [step_tokens], made when the pass is handed over */
     int32_t n_items;
-    eng_result *results; /* [max_running] */
+    eng_result *results; /* [step_tokens + max_running] */
     int32_t n_results;
     int32_t n_rows;      /* of logits */
     di_status status;
     di_error err;        /* of the pass, or of the first result that failed */
+    int64_t draft_ns;
     int64_t began_ns;
     int64_t ended_ns;
 } eng_pass;
@@ -139,6 +149,7 @@ typedef struct eng_executor {
     pool *sampling; /* NULL: one thread */
 } eng_executor;
 
+#define ENG_FAILURES 16 /* messages of one step that are kept apart; further ones share the last place */
 #define ENG_TENANT_BUCKETS 1024
 
 struct di_scheduler {
@@ -151,7 +162,10 @@ struct di_scheduler {
     int32_t max_running;
     int64_t max_waiting;
     int32_t ahead;
-    float *logits; /* [max_running, vocab], executor */
+    float *logits; /* [step_tokens, vocab], executor */
+    float *draft_logits; /* [most blocks, vocab], executor; NULL = no drafts */
+    int32_t draft_length; /* of proposals; 0 = none */
+    int32_t draft_group;
     eng_executor exec;
     eng_pass passes[2];
     eng_pass *flight; /* runs; NULL = nothing */
@@ -182,6 +196,8 @@ struct di_scheduler {
     di_task_event *events; /* [events_capacity] */
     size_t n_events;
     size_t events_capacity;
+    di_error failures[ENG_FAILURES]; /* [n_failures] that events point to until they are handed out */
+    size_t n_failures;
     size_t events_needed;  /* that one step can produce at most, with all tasks there are */
     di_scheduler_stats stats;
 };

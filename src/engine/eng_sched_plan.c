@@ -80,10 +80,10 @@ static bool grow(di_scheduler *s, eng_choice *c, int64_t end)
     return eng_cache_reserve(&c->cache, &c->seq, end, NULL) == DI_OK; /* lists are long enough, pages are promised */
 }
 
-/* Room for two more tokens in `out`. */
+/* Room in `out` for the tokens of two passes. */
 static bool grow_out(di_scheduler *s, eng_choice *c)
 {
-    if (c->n_out + 2 <= c->out_capacity) {
+    if (c->n_out + 2 * (1 + ENG_MAX_DRAFT) <= c->out_capacity) {
         return true;
     }
     const int64_t capacity = c->out_capacity > 0 ? c->out_capacity * 2 : 64;
@@ -144,7 +144,7 @@ static di_status open_carrier(di_scheduler *s, eng_choice *c, bool alone, int64_
     di_task *const task = c->task;
     di_status status = eng_cache_init(&c->cache, s->engine->kv, runner_of(s), &c->seq, true, err);
     if (status == DI_OK && !task->no_cache) {
-        status = eng_cache_activate(&c->cache, task->tenant->name, task->tenant->salt_size, err);
+        status = eng_cache_activate(&c->cache, task->tenant->name, task->tenant->salt_size, s->engine->replay == DI_REPLAY_ENCODER, err);
     }
     if (status == DI_OK) {
         status = eng_cache_list(&c->cache, &c->seq, worst_length(task), err);
@@ -328,7 +328,7 @@ static void admit_waiting(di_scheduler *s)
 static eng_part *add_part(eng_pass *p, eng_choice *c, int32_t n)
 {
     eng_part *const part = &p->parts[p->n_parts++];
-    *part = (eng_part){.choice = c, .n = n, .ids_at = p->n_ids, .end = c->position + n};
+    *part = (eng_part){.choice = c, .n = n, .ids_at = p->n_ids, .begin = c->position};
     p->n_ids += n;
     c->position += n;
     return part;
@@ -340,7 +340,29 @@ static void add_result(eng_pass *p, eng_part *part, eng_choice *c)
         part->first_result = p->n_results;
     }
     part->n_results++;
-    p->results[p->n_results++] = (eng_result){.choice = c, .position = part->end};
+    p->results[p->n_results++] = (eng_result){.choice = c, .position = part->begin + part->n};
+}
+
+/* Rows of a choice: its last token, and the drafts that fit when all get as many. */
+static int32_t rows_each(const di_scheduler *s, int32_t n, int32_t budget)
+{
+    const int32_t most = n > 0 ? budget / n : 1;
+    const int32_t rows = 1 + s->draft_length;
+    return most < 1 ? 1 : most < rows ? most : rows;
+}
+
+/* Where the rows begin is known when the pass before has ended; memory is taken for the farthest. */
+static void plan_rows(di_scheduler *s, eng_choice *c, int32_t rows)
+{
+    const int64_t worst = worst_length(c->task);
+    const int64_t end = c->position + rows < worst ? c->position + rows : worst;
+    if (!grow(s, c, end) || !grow_out(s, c)) {
+        return;
+    }
+    eng_part *const part = add_part(s->plan, c, rows);
+    for (int32_t i = 0; i < rows; i++) {
+        add_result(s->plan, part, c);
+    }
     c->n_coming++;
 }
 
@@ -356,11 +378,12 @@ static void plan_decode(di_scheduler *s, int32_t budget)
         }
     }
     const int32_t first = n > budget ? s->turn % n : 0;
+    const int32_t rows = rows_each(s, n, budget);
     int32_t taken = 0;
-    for (int32_t i = 0; i < n && s->plan->n_ids < budget; i++, taken++) {
+    for (int32_t i = 0; i < n && s->plan->n_ids + rows <= budget; i++, taken++) {
         eng_choice *const c = s->ready[(first + i) % n];
-        if (c->phase == ENG_DECODE && !c->task->preempting && grow(s, c, c->position + 1) && grow_out(s, c)) {
-            add_result(s->plan, add_part(s->plan, c, 1), c);
+        if (c->phase == ENG_DECODE && !c->task->preempting) {
+            plan_rows(s, c, rows);
         }
     }
     s->turn = n > budget ? (first + taken) % n : 0;
@@ -397,6 +420,7 @@ static void finish_prefill(di_scheduler *s, eng_part *part)
         const bool samples = other == c ? c->goal == known(c) : other->phase == ENG_JOINING && other->n_out == 0;
         if (samples && other->cancelled == DI_TASK_RUNNING) {
             add_result(s->plan, part, other);
+            other->n_coming++;
         }
     }
     if (c->goal == known(c)) {
@@ -465,29 +489,60 @@ static bool goes_on(const eng_choice *c)
     return c->has_cache && (c->phase == ENG_PREFILL || c->phase == ENG_DECODE) && c->cancelled == DI_TASK_RUNNING;
 }
 
-static void settle_part(eng_pass *p, const eng_part *part)
+/* The last token and drafts behind it: as many as were planned, and as the output may still have. */
+static void settle_decode(eng_pass *p, eng_part *part)
 {
     eng_choice *const c = part->choice;
     int32_t *const ids = p->ids + part->ids_at;
-    if (!part->prefill) {
-        ids[0] = c->out[c->n_out - 1];
-        if (eng_cache_note(&c->cache, ids, 1, NULL) != DI_OK) {
-            eng_cache_leave(&c->cache);
-        }
+    const int64_t begin = c->task->n_prompt + c->n_out - 1;
+    const int64_t left = c->task->max_tokens - c->n_out;
+    int64_t n = 1 + c->n_drafts;
+    n = n < part->n ? n : part->n;
+    n = n < left ? n : left;
+    ids[0] = c->out[c->n_out - 1];
+    memcpy(ids + 1, c->drafts, (size_t)(n - 1) * sizeof *ids);
+    part->begin = begin;
+    part->n = (int32_t)n;
+    c->position = begin + n;
+    for (int32_t i = 0; i < part->n_results; i++) {
+        eng_result *const r = &p->results[part->first_result + i];
+        r->position = begin + i + 1;
+        r->row = p->n_rows + i;
+        r->choice = i < n ? c : NULL;
     }
-    p->items[p->n_items++] =
-        (mdl_item){.seq = &c->seq, .ids = ids, .n = part->n, .n_after = part->n_after, .n_logits = part->n_results > 0};
-    c->in_flight = true;
+    part->n_results = part->n;
+    p->n_rows += part->n;
+}
+
+/* The row behind a prompt, for all that sample from it; one that joins has no rows, but its sampler is used. */
+static void settle_prefill(eng_pass *p, const eng_part *part)
+{
     for (int32_t i = 0; i < part->n_results; i++) {
         eng_result *const r = &p->results[part->first_result + i];
         r->row = p->n_rows;
         if (r->choice->phase == ENG_ENDED || r->choice->cancelled != DI_TASK_RUNNING) {
             r->choice = NULL;
         } else {
-            r->choice->in_flight = true; /* one that joins has no rows, but its sampler is used */
+            r->choice->in_flight = true;
         }
     }
     p->n_rows += part->n_results > 0;
+}
+
+static void settle_part(eng_pass *p, eng_part *part)
+{
+    eng_choice *const c = part->choice;
+    if (part->prefill) {
+        settle_prefill(p, part);
+    } else {
+        settle_decode(p, part);
+    }
+    c->in_flight = true;
+    p->items[p->n_items++] = (mdl_item){.seq = &c->seq,
+                                        .ids = p->ids + part->ids_at,
+                                        .n = part->n,
+                                        .n_after = part->n_after,
+                                        .n_logits = part->prefill ? part->n_results > 0 : part->n};
 }
 
 /* Results keep their places; those of parts that leave have no choice any more. */
@@ -498,7 +553,7 @@ bool eng_plan_settle(di_scheduler *s)
     p->n_items = 0;
     p->n_rows = 0;
     for (int32_t i = 0; i < p->n_parts; i++) {
-        const eng_part part = p->parts[i];
+        eng_part part = p->parts[i];
         if (goes_on(part.choice)) {
             settle_part(p, &part);
             p->parts[kept++] = part;

@@ -244,6 +244,8 @@ size_t di_scheduler_get_tenants(const di_scheduler *s, di_tenant_info *out, size
             }
         }
     }
-    qsort(out, n < capacity ? n : capacity, sizeof *out, by_name);
+    if (n > 0 && capacity > 0) {
+        qsort(out, n < capacity ? n : capacity, sizeof *out, by_name);
+    }
     return n;
 }

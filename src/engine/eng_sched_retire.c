@@ -81,6 +81,18 @@ static void end_task(di_scheduler *s, di_task *task)
     s->ended = task;
 }
 
+/* The caller's error is gone when the events are handed out. */
+static const di_error *keep_error(di_scheduler *s, const di_error *error)
+{
+    if (error == NULL) {
+        return NULL;
+    }
+    s->n_failures += s->n_failures < ENG_FAILURES ? 1 : 0;
+    di_error *const kept = &s->failures[s->n_failures - 1];
+    *kept = *error;
+    return kept;
+}
+
 void eng_retire_choice(di_scheduler *s, eng_choice *c, di_task_end end, const di_sample *sample, const di_error *error)
 {
     di_task *const task = c->task;
@@ -88,8 +100,8 @@ void eng_retire_choice(di_scheduler *s, eng_choice *c, di_task_end end, const di
         return;
     }
     const bool carried = c->phase == ENG_PREFILL;
-    s->events[s->n_events++] =
-        (di_task_event){.task = task, .user = task->user, .choice = c->index, .sample = sample, .end = end, .error = error};
+    s->events[s->n_events++] = (di_task_event){
+        .task = task, .user = task->user, .choice = c->index, .sample = sample, .end = end, .error = keep_error(s, error)};
     release(s, c, end != DI_TASK_FAILED);
     c->phase = ENG_ENDED;
     task->n_live--;
@@ -157,6 +169,7 @@ static void put_back(di_scheduler *s, di_task *task)
             c->phase = ENG_WAITING;
             c->position = 0;
             c->n_coming = 0;
+            c->n_drafts = 0;
         }
     }
     s->stats.n_preempted++;
@@ -218,10 +231,9 @@ static void join(di_scheduler *s, eng_choice *carrier)
 static void take_result(di_scheduler *s, eng_pass *p, const eng_result *r)
 {
     eng_choice *const c = r->choice;
-    if (c == NULL || c->phase == ENG_ENDED) {
+    if (!r->taken || c->phase == ENG_ENDED) {
         return;
     }
-    c->n_coming--;
     if (c->cancelled != DI_TASK_RUNNING) {
         return;
     }
@@ -231,7 +243,6 @@ static void take_result(di_scheduler *s, eng_pass *p, const eng_result *r)
     }
     di_task *const task = c->task;
     c->out[c->n_out++] = r->sample.id;
-    eng_sampler_accept(c->sampler, r->sample.id, false);
     eng_queue_charge(task->tenant, 2.0);
     task->tenant->generated_tokens++;
     if (r->sample.is_stop || c->n_out == task->max_tokens) {
@@ -257,12 +268,26 @@ static void fail_pass(di_scheduler *s, eng_pass *p)
 static void land(eng_pass *p)
 {
     for (int32_t i = 0; i < p->n_parts; i++) {
-        p->parts[i].choice->in_flight = false;
-    }
-    for (int32_t i = 0; i < p->n_results; i++) {
-        if (p->results[i].choice != NULL) {
-            p->results[i].choice->in_flight = false;
+        const eng_part *const part = &p->parts[i];
+        part->choice->in_flight = false;
+        part->choice->n_coming -= !part->prefill;
+        for (int32_t k = 0; part->prefill && k < part->n_results; k++) {
+            eng_choice *const c = p->results[part->first_result + k].choice;
+            if (c != NULL) {
+                c->in_flight = false;
+                c->n_coming--;
+            }
         }
+    }
+}
+
+/* What the sequence has got of a part's rows: drafts that were wrong are out already. Without memory the rest is not published. */
+static void note_decoded(const eng_pass *p, const eng_part *part)
+{
+    eng_choice *const c = part->choice;
+    const size_t n = (size_t)(c->seq.n_tokens - part->begin);
+    if (!part->prefill && eng_cache_note(&c->cache, p->ids + part->ids_at, n, NULL) != DI_OK) {
+        eng_cache_leave(&c->cache);
     }
 }
 
@@ -276,6 +301,7 @@ void eng_retire_pass(di_scheduler *s, eng_pass *p)
     }
     for (int32_t i = 0; i < p->n_parts; i++) {
         const eng_part *const part = &p->parts[i];
+        note_decoded(p, part);
         eng_cache_update(&part->choice->cache, &part->choice->seq, part->n_after == 0);
         if (part->joins) {
             join(s, part->choice);

@@ -192,7 +192,7 @@ di_status di_sequence_use_cache(di_sequence *s, const void *salt, size_t n, di_e
     if (di_sequence_length(s) > 0) {
         return err_set(err, DI_E_STATE, "the prefix cache is used from the first token on: call this before feeding");
     }
-    return eng_cache_activate(&s->cache, salt, n, err);
+    return eng_cache_activate(&s->cache, salt, n, s->engine->replay == DI_REPLAY_ENCODER, err);
 }
 
 int64_t di_sequence_cached(const di_sequence *s) { return s->cache.cached; }

@@ -43,6 +43,7 @@ struct di_engine {
     int32_t chunk;
     int64_t max_tokens;
     int32_t n_threads;
+    di_replay replay;
     bool traced;
     bool scheduled;         /* a scheduler has it (scheduler.h) */
     mdl_item *items;        /* [chunk] of the running step */

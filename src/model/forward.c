@@ -57,9 +57,9 @@ static void keep_last(forward *f, int32_t layer, int64_t more)
     size_t hidden = (size_t)c->hidden;
     size_t hc = (size_t)c->hc;
     size_t columns = (size_t)r->model->engram.n_columns * sizeof(int64_t);
-    void *buffers[10 + MDL_MAX_ENGRAM_LAYERS] = {b->pos, b->is_text, b->x, b->site_pre, b->post, b->comb, b->u,
-                                                  b->qr, b->list, b->candidates};
-    size_t row_bytes[10 + MDL_MAX_ENGRAM_LAYERS] = {sizeof(int64_t),
+    void *buffers[11 + MDL_MAX_ENGRAM_LAYERS] = {b->pos, b->is_text, b->x, b->site_pre, b->post, b->comb, b->u,
+                                                  b->qr, b->list, b->candidates, b->taps};
+    size_t row_bytes[11 + MDL_MAX_ENGRAM_LAYERS] = {sizeof(int64_t),
                                                    1,
                                                    hc * hidden * sizeof(bf16),
                                                    hc * sizeof(float),
@@ -68,8 +68,9 @@ static void keep_last(forward *f, int32_t layer, int64_t more)
                                                    hidden * sizeof(bf16),
                                                    (size_t)c->q_lora * sizeof(bf16),
                                                    (size_t)c->index_topk * sizeof(int32_t),
-                                                   (size_t)r->cand_stride};
-    int32_t n = 10;
+                                                   (size_t)r->cand_stride,
+                                                   (size_t)c->draft.n_taps * hidden * sizeof(bf16)};
+    int32_t n = 11;
     for (int32_t e = 0; e < c->engram.n_layers; e++, n++) {
         buffers[n] = b->hash + (size_t)e * (size_t)r->max_rows * (size_t)r->model->engram.n_columns;
         row_bytes[n] = columns;
@@ -93,7 +94,7 @@ static void hash_row(forward *f, mdl_seq *seq, int32_t id, bool in_image, int32_
         return;
     }
     mdl_seq_push_recent(seq, mdl_engram_id(e, id, in_image), e->max_ngram);
-    mdl_engram_hash(e, seq->recent, seq->n_recent, rows);
+    mdl_engram_hash(e, seq->recent, seq->n_recent < e->max_ngram ? seq->n_recent : e->max_ngram, rows);
     size_t n = (size_t)e->n_columns;
     for (int32_t l = 0; l < e->n_layers; l++) {
         memcpy(r->host_hash + ((size_t)l * (size_t)r->max_rows + (size_t)row) * n, rows + (size_t)l * n, n * sizeof *rows);
@@ -128,7 +129,12 @@ static di_status embed(forward *f, di_error *err)
     for (int32_t i = 0; i < f->n_items; i++) {
         const mdl_item *item = &f->items[i];
         mdl_seq *seq = item->seq;
-        r->seqs[i] = (ops_seq){.row0 = f->n_rows, .n_rows = item->n, .pos0 = seq->n_tokens, .state = seq->state, .pages = seq->pages};
+        r->seqs[i] = (ops_seq){.row0 = f->n_rows,
+                               .n_rows = item->n,
+                               .pos0 = seq->n_tokens,
+                               .window_from = seq->window_from,
+                               .state = seq->state,
+                               .pages = seq->pages};
         for (int32_t t = 0; t < item->n; t++, f->n_rows++) {
             bool in_image = item->in_image != NULL && item->in_image[t] != 0;
             r->host_ids[f->n_rows] = item->ids[t];
@@ -167,41 +173,6 @@ static di_status embed(forward *f, di_error *err)
 
 /* --- Sites ------------------------------------------------------------------------------------------------------------- */
 
-/* (pre, post, comb) = mhc_coeffs(X); u = rmsnorm(collapse(X, pre_in)) (3.4, 3.3). hc == NULL: the collapse alone. */
-static void seam_open(forward *f, const mdl_mhc_weights *hc, const float *norm, const float *pre_in, float *pre)
-{
-    mdl_runner *r = f->r;
-    r->ops->seam_open(r->dev, &(ops_seam_open_args){.n_rows = f->n_rows,
-                                                   .hc = r->c->hc,
-                                                   .hidden = r->c->hidden,
-                                                   .iters = r->c->hc_iters,
-                                                   .hc_eps = r->c->hc_eps,
-                                                   .norm_eps = r->c->norm_eps,
-                                                   .x = r->b.x,
-                                                   .pre_in = pre_in,
-                                                   .fn = hc != NULL ? &hc->fn : NULL,
-                                                   .base = hc != NULL ? hc->base : NULL,
-                                                   .scale = hc != NULL ? hc->scale : NULL,
-                                                   .norm = norm,
-                                                   .pre = pre,
-                                                   .post = r->b.post,
-                                                   .comb = r->b.comb,
-                                                   .u = r->b.u});
-}
-
-/* X = mhc_expand(y, X, post, comb) (3.4). */
-static void seam_close(forward *f)
-{
-    mdl_runner *r = f->r;
-    r->ops->seam_close(r->dev, &(ops_seam_close_args){.n_rows = f->n_rows,
-                                                     .hc = r->c->hc,
-                                                     .hidden = r->c->hidden,
-                                                     .y = r->b.y,
-                                                     .post = r->b.post,
-                                                     .comb = r->b.comb,
-                                                     .x = r->b.x});
-}
-
 /* X = engram_L(X, H) (3.5.4). */
 static void engram(forward *f, int32_t layer, int32_t i_engram)
 {
@@ -228,29 +199,6 @@ static void engram(forward *f, int32_t layer, int32_t i_engram)
 /* --- Attention (3.7, 3.8, 3.12) ---------------------------------------------------------------------------------------- */
 
 static const float *rope_of(const mdl_runner *r, int32_t layer) { return r->c->ratio[layer] > 0 ? r->rope_yarn : r->rope_plain; }
-
-/* qr = rmsnorm(GEMM_q(u, wq_a)); kv = Q8(rope(rmsnorm(GEMM_q(u, wkv)))). */
-static void attention_inputs(forward *f, int32_t layer)
-{
-    mdl_runner *r = f->r;
-    const mdl_config *c = r->c;
-    const mdl_layer_weights *w = &r->w.layers[layer];
-    r->ops->attn_in(r->dev, &(ops_attn_in_args){.n_rows = f->n_rows,
-                                               .hidden = c->hidden,
-                                               .q_lora = c->q_lora,
-                                               .head_dim = c->head_dim,
-                                               .rope_dim = c->rope_dim,
-                                               .norm_eps = c->norm_eps,
-                                               .u = r->b.u,
-                                               .pos = r->b.pos,
-                                               .rope = rope_of(r, layer),
-                                               .wq_a = &w->wq_a,
-                                               .q_norm = w->q_norm,
-                                               .wkv = &w->wkv,
-                                               .kv_norm = w->kv_norm,
-                                               .qr = r->b.qr,
-                                               .kv = r->b.kv});
-}
 
 /* Where the rows of KV sources go: into the pages, for frozen tokens into the scratch page. Uses kv_seqs, which is free until the window
  * rows are known. */
@@ -294,23 +242,6 @@ static void compress(forward *f, int32_t layer)
                                                  .compressed = r->layout.compressed[layer],
                                                  .index_keys = r->layout.index_keys[layer],
                                                  .open_offset = r->layout.open_offset[layer]});
-}
-
-/* q = rope(GEMM_q(qr, wq_b)). */
-static void query(forward *f, int32_t layer)
-{
-    mdl_runner *r = f->r;
-    const mdl_config *c = r->c;
-    r->ops->query(r->dev, &(ops_query_args){.n_rows = f->n_rows,
-                                           .q_lora = c->q_lora,
-                                           .n_heads = c->n_heads,
-                                           .head_dim = c->head_dim,
-                                           .rope_dim = c->rope_dim,
-                                           .qr = r->b.qr,
-                                           .pos = r->b.pos,
-                                           .rope = rope_of(r, layer),
-                                           .wq_b = &r->w.layers[layer].wq_b,
-                                           .q = r->b.q});
 }
 
 /* Index sources: LIST (and CAND at the candidate source) for this layer and those behind it (3.7.2). */
@@ -368,6 +299,7 @@ static void attend(forward *f, int32_t layer)
                                              .scale = (float)(1.0 / sqrt((double)c->head_dim)),
                                              .q = r->b.q,
                                              .kv = r->b.kv,
+                                             .ring_slots = r->layout.ring_slots,
                                              .ring_offset = r->layout.ring_offset[layer],
                                              .compressed = compressed ? r->layout.compressed[c->kv_source[layer]] : (ops_paged){0},
                                              .list = r->b.list,
@@ -381,27 +313,10 @@ static void window_store(forward *f, int32_t layer)
     mdl_runner *r = f->r;
     r->ops->window_store(r->dev, &(ops_window_store_args){.n_seqs = f->n_items,
                                                          .seqs = r->kv_seqs,
-                                                         .window = r->c->window,
+                                                         .ring_slots = r->layout.ring_slots,
                                                          .row_bytes = (int32_t)r->layout.window_row_bytes,
                                                          .ring_offset = r->layout.ring_offset[layer],
                                                          .kv = r->b.kv});
-}
-
-static void attention_output(forward *f, int32_t layer)
-{
-    mdl_runner *r = f->r;
-    const mdl_config *c = r->c;
-    const mdl_layer_weights *w = &r->w.layers[layer];
-    r->ops->attn_out(r->dev, &(ops_attn_out_args){.n_rows = f->n_rows,
-                                                 .n_groups = c->o_groups,
-                                                 .group_in = c->n_heads * c->head_dim / c->o_groups,
-                                                 .o_lora = c->o_lora,
-                                                 .hidden = c->hidden,
-                                                 .o = r->b.o,
-                                                 .wo_a = &w->wo_a,
-                                                 .wo_b = &w->wo_b,
-                                                 .low = r->b.low,
-                                                 .y = r->b.y});
 }
 
 /* y = attention_L(u). May leave fewer rows in the batch, also none. */
@@ -409,6 +324,7 @@ static void attention(forward *f, int32_t layer)
 {
     mdl_runner *r = f->r;
     const mdl_config *c = r->c;
+    const mdl_layer_weights *w = &r->w.layers[layer];
     bool decoder = layer >= r->decoder_start && r->trace == NULL;
     if (mdl_is_kv_source(c, layer)) {
         compress(f, layer); /* every row, in every layer that owns a cache */
@@ -417,18 +333,18 @@ static void attention(forward *f, int32_t layer)
         keep_last(f, layer, c->window - 1);
     }
     set_window_rows(f);
-    attention_inputs(f, layer);
+    mdl_block_attn_in(r, f->n_rows, w, rope_of(r, layer));
     mdl_trace_send(r, layer, "qr", DI_BF16, r->b.qr, 2, f->n_rows, c->q_lora, 0);
     if (decoder) {
         keep_last(f, layer, 0);
     }
     if (f->n_rows > 0) {
-        query(f, layer);
+        mdl_block_query(r, f->n_rows, w, rope_of(r, layer));
         if (mdl_is_index_source(c, layer)) {
             index_select(f, layer);
         }
         attend(f, layer);
-        attention_output(f, layer);
+        mdl_block_attn_out(r, f->n_rows, w);
     }
     window_store(f, layer);
     mdl_trace_send(r, layer, "wo_b_in", DI_BF16, r->b.low, 2, f->n_rows, c->o_groups * c->o_lora, 0);
@@ -442,38 +358,16 @@ static void moe(forward *f, int32_t layer)
     mdl_runner *r = f->r;
     const mdl_config *c = r->c;
     const mdl_layer_weights *w = &r->w.layers[layer];
-    r->ops->router(r->dev, &(ops_router_args){.n_rows = f->n_rows,
-                                             .hidden = c->hidden,
-                                             .n_experts = c->n_experts,
-                                             .n_active = c->n_active_experts,
-                                             .routed_scale = c->routed_scale,
-                                             .u = r->b.u,
-                                             .is_text = r->b.is_text,
-                                             .gate = &w->gate,
-                                             .bias = w->gate_bias,
-                                             .bias_vl = w->gate_bias_vl,
-                                             .ids = r->b.expert_ids,
-                                             .weights = r->b.expert_weights});
+    mdl_block_router(r, f->n_rows, w, c->n_active_experts);
     mdl_trace_send(r, layer, "router_ids", DI_I32, r->b.expert_ids, 2, f->n_rows, c->n_active_experts, 0);
     mdl_trace_send(r, layer, "router_w", DI_F32, r->b.expert_weights, 2, f->n_rows, c->n_active_experts, 0);
-    r->ops->experts(r->dev, &(ops_experts_args){.n_rows = f->n_rows,
-                                               .hidden = c->hidden,
-                                               .inter = c->moe_inter,
-                                               .n_experts = c->n_experts,
-                                               .n_active = c->n_active_experts,
-                                               .swiglu_limit = c->swiglu_limit,
-                                               .u = r->b.u,
-                                               .ids = r->b.expert_ids,
-                                               .weights = r->b.expert_weights,
-                                               .experts = r->experts[layer],
-                                               .shared = {.w1 = &w->shared.w1, .w2 = &w->shared.w2, .w3 = &w->shared.w3},
-                                               .y = r->b.y});
+    mdl_block_experts(r, f->n_rows, w, r->experts[layer], c->n_active_experts);
     mdl_trace_send(r, layer, "ffn_out", DI_BF16, r->b.y, 2, f->n_rows, c->hidden, 0);
 }
 
 /* --- Head -------------------------------------------------------------------------------------------------------------- */
 
-static di_status reserve_logits(mdl_runner *r, int32_t rows, di_error *err)
+di_status mdl_reserve_logits(mdl_runner *r, int32_t rows, di_error *err)
 {
     if (rows <= r->logits_rows) {
         return DI_OK;
@@ -505,7 +399,7 @@ static di_status head(forward *f, float *logits, int32_t *n_logits, di_error *er
     if (at == 0) {
         return DI_OK;
     }
-    di_status status = reserve_logits(r, at, err);
+    di_status status = mdl_reserve_logits(r, at, err);
     if (status != DI_OK) {
         return status;
     }
@@ -528,21 +422,21 @@ static void layer_pass(forward *f, int32_t layer)
     const mdl_layer_weights *w = &r->w.layers[layer];
 
     /* Attention site: coefficients of X, collapse with the PREVIOUS site's pre. */
-    seam_open(f, &w->hc_attn, w->attn_norm, r->b.pre, r->b.site_pre);
+    mdl_block_seam_open(r, f->n_rows, &w->hc_attn, w->attn_norm, r->b.pre, r->b.site_pre, r->b.u);
     mdl_trace_hc(r, layer, "hc_attn", f->n_rows, r->b.site_pre);
     mdl_trace_send(r, layer, "attn_in", DI_BF16, r->b.u, 2, f->n_rows, c->hidden, 0);
     attention(f, layer);
     if (f->n_rows == 0) {
         return;
     }
-    seam_close(f);
+    mdl_block_seam_close(r, f->n_rows);
 
     /* FFN site: collapse with THIS layer's attention pre; its own pre goes to the next layer. */
-    seam_open(f, &w->hc_ffn, w->ffn_norm, r->b.site_pre, r->b.pre);
+    mdl_block_seam_open(r, f->n_rows, &w->hc_ffn, w->ffn_norm, r->b.site_pre, r->b.pre, r->b.u);
     mdl_trace_hc(r, layer, "hc_ffn", f->n_rows, r->b.pre);
     mdl_trace_send(r, layer, "ffn_in", DI_BF16, r->b.u, 2, f->n_rows, c->hidden, 0);
     moe(f, layer);
-    seam_close(f);
+    mdl_block_seam_close(r, f->n_rows);
     mdl_trace_send(r, layer, "x_out", DI_BF16, r->b.x, 3, f->n_rows, c->hc, c->hidden);
     mdl_trace_send(r, layer, "pre_out", DI_F32, r->b.pre, 2, f->n_rows, c->hc, 0);
 }
@@ -589,12 +483,13 @@ static di_status run_pass(forward *f, float *logits, int32_t *n_logits, di_error
         if (i_engram < r->c->engram.n_layers && r->c->engram.layers[i_engram] == layer) {
             engram(f, layer, i_engram++);
         }
+        mdl_draft_tap(r, layer, f->n_rows, f->n_items);
         layer_pass(f, layer);
     }
     if (f->n_rows == 0) {
         return DI_OK;
     }
-    seam_open(f, NULL, r->w.norm, r->b.pre, NULL);
+    mdl_block_seam_open(r, f->n_rows, NULL, r->w.norm, r->b.pre, NULL, r->b.u);
     mdl_trace_send(r, -1, "final_norm", DI_BF16, r->b.u, 2, f->n_rows, r->c->hidden, 0);
     return head(f, logits, n_logits, err);
 }

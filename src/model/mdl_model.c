@@ -86,7 +86,7 @@ void di_model_get_info(const di_model *model, di_model_info *out)
 {
     const mdl_config *c = &model->config;
     mdl_layout layout;
-    mdl_layout_init(c, &layout);
+    mdl_layout_init(c, false, &layout);
     *out = (di_model_info){.vocab_size = c->vocab,
                            .hidden_size = c->hidden,
                            .n_layers = c->n_layers,

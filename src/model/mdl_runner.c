@@ -40,7 +40,21 @@ static di_status each_layer_matrix(mdl_runner *r, mdl_layer_weights *w, matrix_f
     return status == DI_OK ? each_expert(r, &w->shared, fn, err) : status;
 }
 
-/* Every matrix that the backbone uses. */
+static di_status each_draft_matrix(mdl_runner *r, matrix_fn fn, di_error *err)
+{
+    mdl_draft_weights *const w = &r->w.draft;
+    ops_matrix *all[] = {&w->main_proj, &w->markov_head, &w->confidence_proj};
+    di_status status = fn(r, &w->markov_embed, OPS_USE_LOOKUP, err);
+    for (size_t i = 0; i < sizeof all / sizeof all[0] && status == DI_OK; i++) {
+        status = fn(r, all[i], OPS_USE_PRODUCT, err);
+    }
+    for (int32_t s = 0; s < r->c->draft.n_stages && status == DI_OK; s++) {
+        status = each_layer_matrix(r, &w->stages[s], fn, err);
+    }
+    return status;
+}
+
+/* Every matrix that is used. */
 static di_status each_matrix(mdl_runner *r, matrix_fn fn, di_error *err)
 {
     di_status status = fn(r, &r->w.embed, OPS_USE_LOOKUP, err);
@@ -50,12 +64,24 @@ static di_status each_matrix(mdl_runner *r, matrix_fn fn, di_error *err)
     for (int32_t l = 0; l < r->c->n_layers && status == DI_OK; l++) {
         status = each_layer_matrix(r, &r->w.layers[l], fn, err);
     }
-    return status;
+    return status == DI_OK && r->draft ? each_draft_matrix(r, fn, err) : status;
 }
 
+/* Bytes of a matrix in the checkpoint, without its scales. */
+static size_t stored_bytes(const ops_matrix *m)
+{
+    const size_t n = (size_t)m->n_out * (size_t)m->n_in;
+    return m->format == OPS_F32 ? 4 * n : m->format == OPS_BF16 ? 2 * n : m->format == OPS_FP4 ? n / 2 : n;
+}
+
+/* What the backend holds in a form of its own need not stay in memory twice. */
 static di_status load_matrix(mdl_runner *r, ops_matrix *m, ops_weight_use use, di_error *err)
 {
-    return r->ops->weight_load(r->dev, m, use, err);
+    const di_status status = r->ops->weight_load(r->dev, m, use, err);
+    if (status == DI_OK && m->packed != NULL) {
+        file_map_forget(m->data, stored_bytes(m));
+    }
+    return status;
 }
 
 static di_status drop_matrix(mdl_runner *r, ops_matrix *m, ops_weight_use use, di_error *err)
@@ -68,20 +94,29 @@ static di_status drop_matrix(mdl_runner *r, ops_matrix *m, ops_weight_use use, d
 
 static ops_expert expert_of(const mdl_expert_weights *w) { return (ops_expert){.w1 = &w->w1, .w2 = &w->w2, .w3 = &w->w3}; }
 
-static di_status list_experts(mdl_runner *r, di_error *err)
+/* The experts of n_layers layers, or stages, as the stages of a backend take them. */
+static di_status list_experts(const mdl_layer_weights *layers, int32_t n_layers, size_t n, ops_expert ***out, di_error *err)
 {
-    size_t n = (size_t)r->c->n_experts;
-    r->experts = ar_calloc((size_t)r->c->n_layers, sizeof *r->experts);
-    for (int32_t l = 0; r->experts != NULL && l < r->c->n_layers; l++) {
-        r->experts[l] = ar_calloc(n, sizeof **r->experts);
-        if (r->experts[l] == NULL) {
-            return err_memory(err, "expert list", n * sizeof **r->experts);
+    ops_expert **const lists = ar_calloc((size_t)n_layers, sizeof *lists);
+    *out = lists;
+    for (int32_t l = 0; lists != NULL && l < n_layers; l++) {
+        lists[l] = ar_calloc(n, sizeof **lists);
+        if (lists[l] == NULL) {
+            return err_memory(err, "expert list", n * sizeof **lists);
         }
         for (size_t e = 0; e < n; e++) {
-            r->experts[l][e] = expert_of(&r->w.layers[l].experts[e]);
+            lists[l][e] = expert_of(&layers[l].experts[e]);
         }
     }
-    return r->experts != NULL ? DI_OK : err_memory(err, "expert list", (size_t)r->c->n_layers * sizeof *r->experts);
+    return lists != NULL ? DI_OK : err_memory(err, "expert list", (size_t)n_layers * sizeof *lists);
+}
+
+static void free_experts(ops_expert **lists, int32_t n_layers)
+{
+    for (int32_t l = 0; lists != NULL && l < n_layers; l++) {
+        free(lists[l]);
+    }
+    free(lists);
 }
 
 /* --- Buffers ---------------------------------------------------------------------------------------------------------- */
@@ -125,8 +160,16 @@ static void alloc_buffers(mdl_runner *r)
     b->low = rows_of(r, (size_t)c->o_groups * (size_t)c->o_lora, sizeof *b->low);
     b->list = rows_of(r, (size_t)c->index_topk, sizeof *b->list);
     b->candidates = rows_of(r, (size_t)r->cand_stride, 1);
-    b->expert_ids = rows_of(r, (size_t)c->n_active_experts, sizeof *b->expert_ids);
-    b->expert_weights = rows_of(r, (size_t)c->n_active_experts, sizeof *b->expert_weights);
+    const size_t active = (size_t)(c->n_active_experts > c->draft.n_active_experts ? c->n_active_experts : c->draft.n_active_experts);
+    b->expert_ids = rows_of(r, active, sizeof *b->expert_ids);
+    b->expert_weights = rows_of(r, active, sizeof *b->expert_weights);
+    if (r->draft) {
+        b->taps = rows_of(r, (size_t)c->draft.n_taps * hidden, sizeof *b->taps);
+        b->main_x = rows_of(r, hidden, sizeof *b->main_x);
+        b->head_hidden = rows_of(r, hidden, sizeof *b->head_hidden);
+        b->previous = rows_of(r, 1, sizeof *b->previous);
+        b->confidence = rows_of(r, 1, sizeof *b->confidence);
+    }
 }
 
 static void alloc_host(mdl_runner *r)
@@ -184,7 +227,8 @@ di_status mdl_runner_new(const di_model *model, const mdl_runner_options *option
     r->trace_user = options->trace_user;
     r->cand_stride = c->candidate_layer >= 0 ? (max_blocks(c, r->max_tokens) + 7) / 8 : 0;
     r->decoder_start = c->n_kv_sources > 0 ? c->kv_sources[c->n_kv_sources - 1] : c->n_layers;
-    mdl_layout_init(c, &r->layout);
+    r->draft = options->draft && c->draft.n_stages > 0;
+    mdl_layout_init(c, r->draft, &r->layout);
     di_status status = r->ops->open(&options->device, &r->dev, err);
     if (status == DI_OK) {
         status = mdl_weights_bind(c, model->checkpoint, &r->w, err);
@@ -193,7 +237,10 @@ di_status mdl_runner_new(const di_model *model, const mdl_runner_options *option
         status = each_matrix(r, load_matrix, err);
     }
     if (status == DI_OK) {
-        status = list_experts(r, err);
+        status = list_experts(r->w.layers, c->n_layers, (size_t)c->n_experts, &r->experts, err);
+    }
+    if (status == DI_OK && r->draft) {
+        status = list_experts(r->w.draft.stages, c->draft.n_stages, (size_t)c->draft.n_experts, &r->draft_experts, err);
     }
     if (status == DI_OK) {
         alloc_buffers(r);
@@ -217,7 +264,8 @@ static void free_buffers(mdl_runner *r)
     mdl_buffers *b = &r->b;
     void *all[] = {b->ids, b->pos, b->is_text, b->row_given, b->given, b->hash,  b->x,          b->pre,        b->site_pre,
                    b->post, b->comb, b->u,     b->y,         b->qr,    b->q,     b->kv,         b->o,          b->low,
-                   b->list, b->candidates, b->score, b->expert_ids, b->expert_weights, b->logits, r->rope_plain, r->rope_yarn};
+                   b->list, b->candidates, b->score, b->expert_ids, b->expert_weights, b->logits, b->taps, b->main_x,
+                   b->head_hidden, b->previous, b->confidence, b->draft_logits, r->rope_plain, r->rope_yarn};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         r->ops->mem_free(r->dev, all[i]);
     }
@@ -237,10 +285,8 @@ void mdl_runner_free(mdl_runner *r)
         }
         r->ops->close(r->dev);
     }
-    for (int32_t l = 0; r->experts != NULL && l < r->c->n_layers; l++) {
-        free(r->experts[l]);
-    }
-    free(r->experts);
+    free_experts(r->experts, r->c->n_layers);
+    free_experts(r->draft_experts, r->c->draft.n_stages);
     mdl_weights_free(&r->w);
     free(r->seqs);
     free(r->kv_seqs);

@@ -42,7 +42,8 @@ void mdl_seq_add_page(mdl_seq *seq, uint8_t *page)
 void mdl_seq_resume(mdl_seq *seq, const int32_t *ids, int64_t start, int64_t n_frozen)
 {
     const mdl_engram *e = &seq->runner->model->engram;
-    const int64_t from = start > MDL_MAX_NGRAM ? start - MDL_MAX_NGRAM : 0;
+    const int64_t keep = MDL_MAX_NGRAM + OPS_REWIND;
+    const int64_t from = start > keep ? start - keep : 0;
     for (int64_t t = from; t < start && e->n_layers > 0; t++) {
         mdl_seq_push_recent(seq, mdl_engram_id(e, ids[t], false), e->max_ngram);
     }
@@ -54,23 +55,36 @@ void mdl_seq_continue(mdl_seq *seq, const mdl_seq *from)
 {
     seq->n_tokens = from->n_tokens;
     seq->n_frozen = from->n_frozen;
+    seq->window_from = from->window_from;
     seq->n_recent = from->n_recent;
     memcpy(seq->recent, from->recent, sizeof seq->recent);
 }
 
-/* Engram looks at the last max_ngram compressed ids. */
+/* Engram looks at the last max_ngram compressed ids; what a rewind brings back is kept behind them. */
 void mdl_seq_push_recent(mdl_seq *seq, int32_t id, int32_t max_ngram)
 {
-    const int32_t n = seq->n_recent < max_ngram ? seq->n_recent : max_ngram - 1;
+    const int32_t most = max_ngram + OPS_REWIND;
+    const int32_t n = seq->n_recent < most ? seq->n_recent : most - 1;
     memmove(seq->recent + 1, seq->recent, (size_t)n * sizeof *seq->recent);
     seq->recent[0] = id;
     seq->n_recent = n + 1;
+}
+
+void mdl_seq_rewind(mdl_seq *seq, int32_t n)
+{
+    if (n > 0 && seq->n_recent > 0) {
+        seq->n_recent -= n;
+        memmove(seq->recent, seq->recent + n, (size_t)seq->n_recent * sizeof *seq->recent);
+    }
+    seq->n_tokens -= n;
 }
 
 void mdl_copy_state(mdl_runner *r, void *dst, const void *src) { r->ops->copy(r->dev, dst, src, r->layout.state_bytes); }
 void mdl_copy_page(mdl_runner *r, void *dst, const void *src) { r->ops->copy(r->dev, dst, src, r->layout.page_bytes); }
 void *mdl_alloc(mdl_runner *r, size_t bytes) { return r->ops->mem_alloc(r->dev, bytes); }
 void mdl_free(mdl_runner *r, void *memory) { r->ops->mem_free(r->dev, memory); }
+
+int64_t mdl_window(const mdl_runner *r) { return r->c->window; }
 
 int64_t mdl_halo(const mdl_runner *r) { return r->c->window + (int64_t)(r->c->n_layers - 1) * (r->c->window - 1); }
 

@@ -153,11 +153,9 @@ void mdl_trace_index(mdl_runner *r, int32_t layer, int32_t rows)
 
 typedef void (*unpack_fn)(const uint8_t *row, size_t n, float *x);
 
-/* n packed rows -> bf16 [n, width] under "cache.L<i>.<name>". */
-static void send_rows(mdl_runner *r, int32_t layer, const char *name, const uint8_t *rows, size_t row_bytes, int64_t n, int32_t width,
-                      unpack_fn unpack)
+/* n packed rows -> bf16 [n, width] under a name. */
+static void send_rows(mdl_runner *r, const char *name, const uint8_t *rows, size_t row_bytes, int64_t n, int32_t width, unpack_fn unpack)
 {
-    char full[48];
     float *wide = ar_calloc((size_t)width, sizeof *wide);
     bf16 *out = ar_calloc((size_t)n * (size_t)width, sizeof *out);
     if (wide != NULL && out != NULL) {
@@ -165,12 +163,38 @@ static void send_rows(mdl_runner *r, int32_t layer, const char *name, const uint
             unpack(rows + (size_t)i * row_bytes, (size_t)width, wide);
             fmt_f32_to_bf16(wide, (size_t)width, out + (size_t)i * (size_t)width);
         }
-        snprintf(full, sizeof full, "cache.L%d.%s", layer, name);
-        send_host(r, -1, full, DI_BF16, out, 2, n, width, 0);
+        send_host(r, -1, name, DI_BF16, out, 2, n, width, 0);
     }
     r->failed = r->failed || wide == NULL || out == NULL;
     free(wide);
     free(out);
+}
+
+/* A ring as the official code has it: window slots, slot = position mod window; those without a position are zero. */
+static void send_ring(mdl_seq *seq, const char *name, const uint8_t *ring)
+{
+    mdl_runner *r = seq->runner;
+    const int64_t window = r->c->window;
+    const size_t bytes = r->layout.window_row_bytes;
+    uint8_t *rows = ar_calloc((size_t)window, bytes);
+    for (int64_t t = seq->n_tokens > window ? seq->n_tokens - window : 0; rows != NULL && t < seq->n_tokens; t++) {
+        memcpy(rows + (size_t)(t % window) * bytes, ring + (size_t)(t % r->layout.ring_slots) * bytes, bytes);
+    }
+    if (rows != NULL) {
+        send_rows(r, name, rows, bytes, window, r->c->head_dim, fmt_q8_unpack);
+    }
+    r->failed = r->failed || rows == NULL;
+    free(rows);
+}
+
+void mdl_trace_draft(mdl_seq *seq, const uint8_t *state)
+{
+    const mdl_runner *r = seq->runner;
+    char name[48];
+    for (int32_t s = 0; r->draft && s < r->c->draft.n_stages; s++) {
+        snprintf(name, sizeof name, "window%d", s);
+        send_ring(seq, name, state + r->layout.draft_ring_offset[s]);
+    }
 }
 
 static void send_paged(mdl_seq *seq, int32_t layer, const char *name, const ops_paged *p, int64_t n, int32_t width, unpack_fn unpack)
@@ -183,7 +207,9 @@ static void send_paged(mdl_seq *seq, int32_t layer, const char *name, const ops_
         r->ops->download(r->dev, rows + (size_t)i * bytes, seq->pages[i / p->per_page] + p->offset, (size_t)m * bytes);
     }
     if (rows != NULL) {
-        send_rows(r, layer, name, rows, bytes, n, width, unpack);
+        char full[48];
+        snprintf(full, sizeof full, "cache.L%d.%s", layer, name);
+        send_rows(r, full, rows, bytes, n, width, unpack);
     }
     r->failed = r->failed || rows == NULL;
     free(rows);
@@ -193,9 +219,12 @@ static void send_state(mdl_seq *seq, const uint8_t *state, int32_t layer)
 {
     mdl_runner *r = seq->runner;
     const mdl_config *c = r->c;
-    send_rows(r, layer, "window", state + r->layout.ring_offset[layer], r->layout.window_row_bytes, c->window, c->head_dim, fmt_q8_unpack);
+    char name[48];
+    snprintf(name, sizeof name, "cache.L%d.window", layer);
+    send_ring(seq, name, state + r->layout.ring_offset[layer]);
     if (mdl_is_kv_source(c, layer) && c->ratio[layer] == 2 && seq->n_tokens % 2 == 1) {
-        const float *open = (const float *)(const void *)(state + r->layout.open_offset[layer]);
+        const int64_t group = seq->n_tokens / 2 % OPS_OPEN_GROUPS;
+        const float *open = (const float *)(const void *)(state + r->layout.open_offset[layer]) + group * 2 * c->head_dim;
         char full[48];
         snprintf(full, sizeof full, "cache.L%d.open_kv", layer);
         send_host(r, -1, full, DI_F32, open, 1, c->head_dim, 0, 0);
@@ -217,6 +246,7 @@ di_status mdl_seq_trace(mdl_seq *seq, di_error *err)
     }
     r->failed = false;
     r->ops->download(r->dev, state, seq->state, r->layout.state_bytes);
+    mdl_trace_draft(seq, state);
     for (int32_t l = 0; l < c->n_layers; l++) {
         send_state(seq, state, l);
         if (mdl_is_kv_source(c, l)) {

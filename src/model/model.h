@@ -23,6 +23,7 @@ typedef struct mdl_runner_options {
     ops_device_options device;
     int32_t max_rows;   /* rows of one forward pass */
     int64_t max_tokens; /* longest sequence */
+    bool draft;         /* load the draft model too, and keep its context (mdl_draft.h) */
     di_trace_fn trace;  /* NULL = off */
     void *trace_user;
 } mdl_runner_options;
@@ -38,11 +39,12 @@ typedef struct mdl_seq {
     mdl_runner *runner;
     int64_t n_tokens;   /* tokens whose effect is in the caches */
     int64_t n_frozen;   /* rows of tokens before this are in the pages already and are not written again */
+    int64_t window_from; /* window rows before this position are missing, and do without (bounded replay); else 0 */
     uint8_t *state;     /* device: fixed part */
     uint8_t **pages;    /* device pages; host array, owned */
     int32_t n_pages;
     int32_t page_capacity;
-    int32_t recent[MDL_MAX_NGRAM]; /* compressed Engram ids of the last tokens, newest first */
+    int32_t recent[MDL_MAX_NGRAM + OPS_REWIND]; /* compressed Engram ids of the last tokens, newest first */
     int32_t n_recent;
 } mdl_seq;
 
@@ -54,11 +56,15 @@ void mdl_seq_add_page(mdl_seq *seq, uint8_t *page); /* within what was reserved 
 
 /* An empty sequence goes on behind `start` tokens that others have computed: pages hold the rows of n_frozen >= start tokens; the state
  * is a copy of what a sequence has behind `start` tokens, or anything when at least mdl_halo tokens lie between. ids[n_frozen] are
- * the tokens, text only. Passes must end at n_frozen. */
+ * the tokens, text only. Passes must end at n_frozen. With window_from = start no halo is needed either;
+ * results are approximate then. */
 void mdl_seq_resume(mdl_seq *seq, const int32_t *ids, int64_t start, int64_t n_frozen);
 
 /* An empty sequence takes over where another one stands whose state and pages its own are copies of. */
 void mdl_seq_continue(mdl_seq *seq, const mdl_seq *from);
+
+/* Takes the last n tokens back, at most OPS_REWIND of those that the last pass ran: the sequence is as if they had not been fed. */
+void mdl_seq_rewind(mdl_seq *seq, int32_t n);
 
 /* Copies a state, or a page, within the device. */
 void mdl_copy_state(mdl_runner *r, void *dst, const void *src);
@@ -66,6 +72,7 @@ void mdl_copy_page(mdl_runner *r, void *dst, const void *src);
 void *mdl_alloc(mdl_runner *r, size_t bytes); /* device memory, zeroed, NULL when there is none */
 void mdl_free(mdl_runner *r, void *memory);
 
+int64_t mdl_window(const mdl_runner *r); /* tokens */
 /* Tokens to recompute so that the windows of all layers are exact (model.md 4.2, 4.4): 5,081 as released. */
 int64_t mdl_halo(const mdl_runner *r);
 /* When at least that many tokens follow, the windows that decoder layers had before them do not matter (model.md 4.2): 2,414 as released
@@ -87,6 +94,18 @@ typedef struct mdl_item {
  * rows are written to `logits` [sum of wanted rows, vocab] (host) in item order; rows that no layer had to finish (n_after > 0)
  * give none. *n_logits = rows written. On error the sequences of the batch must be freed. */
 di_status mdl_forward(mdl_runner *r, const mdl_item *items, int32_t n_items, float *logits, int32_t *n_logits, di_error *err);
+
+/* ---- The draft model (dspark.md part 1); runners with `draft` only ---- */
+
+int32_t mdl_draft_block(const mdl_runner *r); /* drafts of a proposal; 0 = no draft model */
+int32_t mdl_draft_most(const mdl_runner *r);  /* sequences of one mdl_draft_begin */
+
+/* Runs one block for each of n sequences behind what they have; anchors[n] are the tokens that come next. Nothing of the sequences
+ * changes. Errors: DI_E_MEMORY, DI_E_DEVICE. */
+di_status mdl_draft_begin(mdl_runner *r, const mdl_seq *const *seqs, const int32_t *anchors, int32_t n, di_error *err);
+/* Step i = 0 .. block - 1 of the same sequences: logits [n, vocab] of draft i behind previous[n] (the anchors, then draft i - 1), and the
+ * confidence [n] in it, before the sigmoid; both on the host. */
+di_status mdl_draft_step(mdl_runner *r, int32_t i, const int32_t *previous, float *logits, float *confidence, di_error *err);
 
 /* Sends a sequence's caches to the runner's trace, unpacked, under "cache.L<i>.<name>". */
 di_status mdl_seq_trace(mdl_seq *seq, di_error *err);

@@ -42,6 +42,13 @@ typedef struct mdl_buffers {
     int32_t *expert_ids; /* [rows, active] */
     float *expert_weights; /* [rows, active] */
     float *logits;      /* [rows, vocab]; grown to what is asked for */
+    /* With a draft model. */
+    bf16 *taps;          /* [rows, n_taps * hidden] */
+    bf16 *main_x;        /* [rows, hidden] */
+    bf16 *head_hidden;   /* [rows, hidden] */
+    int32_t *previous;   /* [rows] */
+    float *confidence;   /* [rows] */
+    float *draft_logits; /* [rows / block, vocab] */
 } mdl_buffers;
 
 struct mdl_runner {
@@ -51,6 +58,9 @@ struct mdl_runner {
     ops_device *dev;
     mdl_weights w;
     ops_expert **experts; /* [n_layers][n_experts] as the stages take them */
+    ops_expert **draft_experts; /* [n_stages][draft.n_experts] */
+    int32_t n_blocks;     /* of the running proposal */
+    bool draft;
     mdl_layout layout;
     float *rope_plain;    /* [rope_dim / 2] ratio 0 */
     float *rope_yarn;     /* [rope_dim / 2] ratio > 0 */
@@ -76,6 +86,32 @@ struct mdl_runner {
     int64_t *host_hash;
     bool failed;      /* an allocation inside the pass failed */
 };
+
+/* Stages of a block over the rows in the runner's buffers, for layers of the backbone and stages of the draft (mdl_block.c). Names and
+ * sections: model.md 3.3-3.10. */
+
+/* (pre, post, comb) = mhc_coeffs(X); u = rmsnorm(collapse(X, pre_in)). hc == NULL: the collapse alone; norm == NULL: without the norm. */
+void mdl_block_seam_open(mdl_runner *r, int32_t n_rows, const mdl_mhc_weights *hc, const float *norm, const float *pre_in, float *pre,
+                         bf16 *u);
+/* X = mhc_expand(y, X, post, comb). */
+void mdl_block_seam_close(mdl_runner *r, int32_t n_rows);
+/* qr = rmsnorm(GEMM_q(u, wq_a)); kv = Q8(rope(rmsnorm(GEMM_q(u, wkv)))). */
+void mdl_block_attn_in(mdl_runner *r, int32_t n_rows, const mdl_layer_weights *w, const float *rope);
+/* q = rope(GEMM_q(qr, wq_b)). */
+void mdl_block_query(mdl_runner *r, int32_t n_rows, const mdl_layer_weights *w, const float *rope);
+/* y = the output projection of o. */
+void mdl_block_attn_out(mdl_runner *r, int32_t n_rows, const mdl_layer_weights *w);
+/* Which experts, and how much of each. */
+void mdl_block_router(mdl_runner *r, int32_t n_rows, const mdl_layer_weights *w, int32_t n_active);
+/* y = the chosen experts and the shared one of u. experts [w->n_experts] as the stages take them. */
+void mdl_block_experts(mdl_runner *r, int32_t n_rows, const mdl_layer_weights *w, const ops_expert *experts, int32_t n_active);
+
+/* Takes a tap where layer `layer` has one, and behind the last makes the draft's context of the rows that are in the batch. */
+void mdl_draft_tap(mdl_runner *r, int32_t layer, int32_t n_rows, int32_t n_items);
+/* Sends the draft's rings to the trace. */
+void mdl_trace_draft(mdl_seq *seq, const uint8_t *state);
+/* Buffers for `rows` rows of logits. */
+di_status mdl_reserve_logits(mdl_runner *r, int32_t rows, di_error *err);
 
 /* The compressed id of the token that is fed next (3.5.3). */
 void mdl_seq_push_recent(mdl_seq *seq, int32_t id, int32_t max_ngram);

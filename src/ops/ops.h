@@ -15,11 +15,16 @@
 
 #include "ops/ops_types.h"
 
+/* So many tokens can be taken back from a sequence: what they overwrote is not needed for what was before them (dspark.md 2.6). */
+#define OPS_REWIND 8
+#define OPS_OPEN_GROUPS (OPS_REWIND / 2)
+
 /* One sequence's part of a batch. Rows row0 .. row0 + n_rows - 1 hold positions pos0, pos0 + 1, ... */
 typedef struct ops_seq {
     int32_t row0;
     int32_t n_rows;
     int64_t pos0;
+    int64_t window_from;   /* window rows before this position do not exist (bounded replay, dspark.md 4.1); else 0. At most pos0 */
     uint8_t *state;        /* fixed part: window rings and open groups at per-layer offsets */
     uint8_t *const *pages; /* growing part: units of page_tokens tokens, each holding the rows of every KV source */
 } ops_seq;
@@ -60,7 +65,7 @@ typedef struct ops_seam_open_args {
     const ops_matrix *fn; /* [(2 + hc) * hc, hc * hidden] F32; NULL = no coefficients (the head's collapse) */
     const float *base;    /* [(2 + hc) * hc] */
     const float *scale;   /* [3] */
-    const float *norm;    /* [hidden] */
+    const float *norm;    /* [hidden]; NULL = no norm: u is the collapse itself */
     float *pre;           /* out [n_rows, hc]; may not alias pre_in */
     float *post;          /* out [n_rows, hc] */
     float *comb;          /* out [n_rows, hc, hc], row = old stream */
@@ -98,7 +103,8 @@ typedef struct ops_engram_args {
 /* --- Attention -------------------------------------------------------------------------------------------------------- */
 
 /* Low-rank query and window KV of each row (model.md 3.7):
- * qr = rmsnorm(GEMM_q(u, wq_a)); kv = Q8(rope(rmsnorm(GEMM_q(u, wkv)))). */
+ * qr = rmsnorm(GEMM_q(u, wq_a)); kv = Q8(rope(rmsnorm(GEMM_q(u, wkv)))). Either of the two is left out when its matrix
+ * is NULL; then nothing else of it is read. */
 typedef struct ops_attn_in_args {
     int32_t n_rows;
     int32_t hidden;
@@ -118,7 +124,8 @@ typedef struct ops_attn_in_args {
 } ops_attn_in_args;
 
 /* Latents of the groups that this batch completes: index keys and compressed KV appended to the pages, the open group kept in
- * the state (model.md 3.7.1). Every row of each sequence since its last call must be given, in order. */
+ * the state (model.md 3.7.1), a few before it too, so that the last OPS_REWIND tokens can be taken back. Every row of each sequence since
+ * its last call must be given, in order. */
 typedef struct ops_compress_args {
     int32_t n_rows;
     int32_t n_seqs;
@@ -138,7 +145,8 @@ typedef struct ops_compress_args {
     const float *index_k_norm;    /* [index_dim] */
     ops_paged compressed;         /* rows of fmt_q4n_bytes(head_dim) */
     ops_paged index_keys;         /* rows of fmt_q4e_bytes(index_dim) */
-    size_t open_offset;           /* in the state: fp32 kv [head_dim], fp32 gate [head_dim]; ratio 2 only */
+    size_t open_offset;           /* in the state: [OPS_OPEN_GROUPS] of fp32 kv [head_dim], fp32 gate [head_dim]; the group that begins at
+                                   * position p (even) is number p / 2 mod OPS_OPEN_GROUPS; ratio 2 only */
     bf16 *latents;                /* out [completed groups, head_dim] before rotation, for tests; NULL = not wanted */
 } ops_compress_args;
 
@@ -187,7 +195,7 @@ typedef struct ops_index_args {
 } ops_index_args;
 
 /* Attention of each row over its window and its list of compressed entries, with the sink, then the inverse rotation
- * (model.md 3.8). Slots: the min(pos + 1, window) window rows from the oldest on, then the list; online softmax over tiles of
+ * (model.md 3.8). Slots: the min(pos + 1 - window_from, window) window rows from the oldest on, then the list; online softmax over tiles of
  * 64 slots. Window positions before a sequence's first row of `kv` come from its ring. */
 typedef struct ops_attend_args {
     int32_t n_rows;
@@ -203,7 +211,8 @@ typedef struct ops_attend_args {
     float scale;  /* head_dim^-0.5 */
     const bf16 *q;       /* [n_rows, n_heads, head_dim] */
     const uint8_t *kv;   /* packed window rows of this batch */
-    size_t ring_offset;  /* in the state: [window, fmt_q8_bytes(head_dim)], slot = position mod window */
+    int32_t ring_slots;  /* at least window + OPS_REWIND */
+    size_t ring_offset;  /* in the state: [ring_slots, fmt_q8_bytes(head_dim)], slot = position mod ring_slots */
     ops_paged compressed;
     const int32_t *list; /* [n_rows, topk] */
     const float *sink;   /* [n_heads] */
@@ -211,11 +220,11 @@ typedef struct ops_attend_args {
     bf16 *o;             /* out [n_rows, n_heads, head_dim] */
 } ops_attend_args;
 
-/* Stores the last min(n_rows, window) packed rows of each sequence into its ring. After ops_attend of the same layer. */
+/* Stores the last min(n_rows, ring_slots) packed rows of each sequence into its ring. After ops_attend of the same layer. */
 typedef struct ops_window_store_args {
     int32_t n_seqs;
     const ops_seq *seqs; /* host [n_seqs]: rows of kv */
-    int32_t window;
+    int32_t ring_slots;
     int32_t row_bytes;
     size_t ring_offset;
     const uint8_t *kv;
@@ -287,6 +296,55 @@ typedef struct ops_head_args {
     float *logits;          /* out [n_rows, vocab] */
 } ops_head_args;
 
+/* --- Draft (dspark.md part 1) ------------------------------------------------------------------------------------------------ */
+
+/* out[t] = bf16(mean of the streams of X[t]), rows `ld` values apart: one tap among those of a row (1.3). */
+typedef struct ops_tap_args {
+    int32_t n_rows;
+    int32_t hc;
+    int32_t hidden;
+    int64_t ld;
+    const bf16 *x; /* [n_rows, hc, hidden] */
+    bf16 *out;
+} ops_tap_args;
+
+/* Attention inside a draft block (1.6): every row of a sequence sees the last `window` rows of its draft ring before pos0, or as many as
+ * there are from window_from on, and all rows of its own block. Slots: ring rows in ascending position mod window, then the block. */
+typedef struct ops_draft_attend_args {
+    int32_t n_seqs;
+    const ops_seq *seqs; /* host [n_seqs]: a block each, n_rows alike; pos0 is the anchor's position */
+    int32_t n_heads;
+    int32_t head_dim;
+    int32_t rope_dim;
+    int32_t window;
+    int32_t ring_slots;
+    float scale;
+    const bf16 *q;      /* [rows, n_heads, head_dim] */
+    const uint8_t *kv;  /* packed rows of the blocks */
+    size_t ring_offset; /* of the stage's ring in the state; as in ops_attend_args */
+    const float *sink;  /* [n_heads] */
+    const float *rope;  /* [rope_dim / 2] */
+    bf16 *o;            /* out [rows, n_heads, head_dim] */
+} ops_draft_attend_args;
+
+/* One step of the Markov head (1.7, 1.8), a row for each sequence: logits = base + markov_head . markov_embed[previous];
+ * confidence = proj . (hidden, markov_embed[previous]), raw. */
+typedef struct ops_markov_args {
+    int32_t n_rows;
+    int32_t hidden;
+    int32_t rank;
+    int64_t vocab;
+    int64_t ld_base;           /* rows of base and hidden that a sequence is apart: the block size */
+    const int32_t *previous;   /* [n_rows] ids */
+    const bf16 *h;             /* rows of [hidden], one each ld_base rows: head_hidden, not normalised */
+    const float *base;         /* rows of [vocab], one each ld_base rows */
+    const ops_matrix *embed;   /* [vocab, rank] BF16, looked up */
+    const ops_matrix *head;    /* [vocab, rank] BF16 */
+    const ops_matrix *proj;    /* [1, hidden + rank] BF16 */
+    float *logits;             /* out [n_rows, vocab] */
+    float *confidence;         /* out [n_rows] */
+} ops_markov_args;
+
 /* --- Rows ------------------------------------------------------------------------------------------------------------- */
 
 /* Moves rows inside each buffer: dst rows of move i become its src rows. Moves have rising, non-overlapping targets with
@@ -312,6 +370,7 @@ typedef struct ops_device ops_device; /* each backend's own */
 typedef struct ops_device_options {
     int32_t n_threads; /* CPU backends; 0 = all CPUs of this process */
     int32_t ordinal;   /* GPU backends */
+    const char *isa;   /* backend "cpu": instruction set, NULL or "auto" = the widest; borrowed while it opens */
 } ops_device_options;
 
 typedef enum ops_weight_use {
@@ -354,6 +413,9 @@ typedef struct ops_backend {
     void (*router)(ops_device *dev, const ops_router_args *a);
     void (*experts)(ops_device *dev, const ops_experts_args *a);
     void (*head)(ops_device *dev, const ops_head_args *a);
+    void (*tap)(ops_device *dev, const ops_tap_args *a);
+    void (*draft_attend)(ops_device *dev, const ops_draft_attend_args *a);
+    void (*markov)(ops_device *dev, const ops_markov_args *a);
     void (*keep_rows)(ops_device *dev, const ops_keep_rows_args *a);
 } ops_backend;
 

@@ -34,12 +34,19 @@ typedef struct ref_linear {
 
 typedef struct ref_block ref_block;
 
+/* The two kernels of index scoring. keys [n][REF_TILE] from Q4E rows, one column a row; NULL = zeros. */
+typedef void (*ref_keys_fn)(const uint8_t *const rows[REF_TILE], size_t n, float *keys);
+/* c [m][REF_TILE] = a [m][k] times keys [k][REF_TILE]: exact products in partial sums of 32. */
+typedef void (*ref_score_fn)(const float *a, size_t m, const float *keys, size_t k, float *c);
+
 typedef struct ref_device {
     pool *pool; /* NULL = one thread */
     int n_threads;
     ref_block *scratch; /* memory of the running stage */
     di_error error;     /* first failure since the last sync; code DI_OK = none */
     void (*linear)(struct ref_device *dev, const ref_linear *jobs, size_t n_jobs);
+    ref_keys_fn unpack_keys;
+    ref_score_fn products;
 } ref_device;
 
 static inline ref_device *ref_of(ops_device *dev) { return (ref_device *)dev; }
@@ -110,10 +117,35 @@ void ref_attention_begin(ref_attention *st, int32_t n_heads, int32_t head_dim, f
 /* One tile: kt [head_dim][64] with row stride ldk, v [64][head_dim] with row stride ldv, bit i of valid = slot i counts. */
 void ref_attention_tile(ref_attention *st, const float *q, const float *kt, size_t ldk, const float *v, size_t ldv, uint64_t valid);
 void ref_attention_end(ref_attention *st, const float *sink, bf16 *o);
+/* dst[c][i] = src[i][c] in blocks that stay in the first cache. */
+void ref_transpose(const float *src, size_t lds, size_t rows, size_t columns, float *dst, size_t ldd);
+/* Inverse rotation of the last rope_dim channels of n_heads rows o [n_heads, head_dim] at a position. */
+void ref_unrotate(const float *rope, size_t rope_dim, int64_t pos, size_t n_heads, size_t head_dim, bf16 *o);
+/* The middle of a tile: logits p[64] of head h become bf16 probabilities; returns the factor for what was summed before. */
+float ref_attention_softmax(ref_attention *st, size_t h, uint64_t valid);
+
+/* Slots of one query: its window rows from the oldest on, then its list. */
+typedef struct ref_slots {
+    int64_t oldest;   /* position of slot 0 */
+    int32_t n_window; /* min(pos + 1 - window_from, window) */
+    const int32_t *entries;
+    int32_t n_entries; /* width of the list; -1 ends it early */
+} ref_slots;
+
+/* Slots of batch row t at position pos; the oldest window position of a query; packed window row of a position, from the batch or
+ * the ring. */
+ref_slots ref_slots_of(const ops_attend_args *a, const ops_seq *seq, size_t t, int64_t pos);
+int64_t ref_oldest(const ops_attend_args *a, const ops_seq *seq, int64_t pos);
+const uint8_t *ref_window_row(const ops_attend_args *a, size_t i_seq, int64_t pos);
+/* Inverse rotation of heads [h0, h1) of batch row t. */
+void ref_unrotate_heads(const ops_attend_args *a, size_t t, int64_t pos, size_t h0, size_t h1);
 
 /* The k best of n scores, higher first, ties to the lower index, those not above -inf left out; ascending indices into out.
  * `keys` is scratch for n values. Returns how many. */
 int32_t ref_top_k(const float *score, int32_t n, int32_t k, uint64_t *keys, int32_t *out);
+
+void ref_unpack_keys(const uint8_t *const rows[REF_TILE], size_t n, float *keys);
+void ref_products(const float *a, size_t m, const float *keys, size_t k, float *c);
 
 /* Candidate blocks of one row (model.md 3.7.2): score [visible]; sets bits in `bits` (cleared first, `stride` bytes).
  * `scratch` holds n_blocks_total floats, keys and indices for as many blocks. */
@@ -140,6 +172,9 @@ void ref_attn_out(ops_device *dev, const ops_attn_out_args *a);
 void ref_router(ops_device *dev, const ops_router_args *a);
 void ref_experts(ops_device *dev, const ops_experts_args *a);
 void ref_head(ops_device *dev, const ops_head_args *a);
+void ref_tap(ops_device *dev, const ops_tap_args *a);
+void ref_draft_attend(ops_device *dev, const ops_draft_attend_args *a);
+void ref_markov(ops_device *dev, const ops_markov_args *a);
 void ref_keep_rows(ops_device *dev, const ops_keep_rows_args *a);
 
 /* Memory functions of every CPU backend. */

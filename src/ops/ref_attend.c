@@ -3,6 +3,7 @@
  * Slot order and tiles of 64 are part of the numerics: probabilities are rounded to bf16 relative to the running maximum after their
  * tile. A query's slots are its min(pos + 1, window) window rows, oldest first, then its list: a function of the position alone, and
  * behind the first window the official order. (In front of it the official layout depends on how the prompt was cut.) */
+#include "ops/ops_exp.h"
 #include "ops/ref.h"
 #include "ops/rope.h"
 #include "ops/vector.h"
@@ -31,30 +32,39 @@ void ref_attention_begin(ref_attention *st, int32_t n_heads, int32_t head_dim, f
     }
 }
 
-/* Logits p[64] of one head become bf16 probabilities; returns the factor for what was summed before. */
-static float softmax_tile(ref_attention *st, size_t h, uint64_t valid)
+OPS_CLONES float ref_attention_softmax(ref_attention *st, size_t h, uint64_t valid)
 {
     float *p = st->p + h * TILE;
+    float x[TILE + 1];
+    for (size_t i = 0; i < TILE; i++) {
+        x[i] = p[i] * st->scale;
+    }
+    for (size_t i = 0; valid != ~(uint64_t)0 && i < TILE; i++) {
+        x[i] = valid >> i & 1 ? x[i] : -INFINITY;
+    }
     float top = st->max[h];
     for (size_t i = 0; i < TILE; i++) {
-        p[i] *= st->scale;
-        if (valid >> i & 1 && p[i] > top) {
-            top = p[i];
-        }
+        top = x[i] > top ? x[i] : top;
     }
-    float alpha = expf(st->max[h] - top);
-    float e[TILE];
     for (size_t i = 0; i < TILE; i++) {
-        e[i] = valid >> i & 1 ? expf(p[i] - top) : 0.0f;
-        p[i] = bf16_round(e[i]);
+        x[i] -= top;
     }
-    float sum = 0.0f; /* sixteen columns of four, then across, as the official sum does */
+    x[TILE] = st->max[h] - top;
+    ops_exp(x, TILE + 1, x);
+    for (size_t i = 0; i < TILE; i++) {
+        p[i] = bf16_round(x[i]);
+    }
+    float column[16]; /* sixteen columns of four, then across, as the official sum does */
+    float sum = 0.0f;
     for (size_t i = 0; i < 16; i++) {
-        sum += ((e[i] + e[16 + i]) + e[32 + i]) + e[48 + i];
+        column[i] = ((x[i] + x[16 + i]) + x[32 + i]) + x[48 + i];
     }
-    st->den[h] = st->den[h] * alpha + sum;
+    for (size_t i = 0; i < 16; i++) {
+        sum += column[i];
+    }
+    st->den[h] = st->den[h] * x[TILE] + sum;
     st->max[h] = top;
-    return alpha;
+    return x[TILE];
 }
 
 void ref_attention_tile(ref_attention *st, const float *q, const float *kt, size_t ldk, const float *v, size_t ldv, uint64_t valid)
@@ -65,7 +75,7 @@ void ref_attention_tile(ref_attention *st, const float *q, const float *kt, size
         ref_mm32(st->p + j, TILE, q, d, h, kt + j, ldk, d, REF_K_BLOCK_FINE);
     }
     for (size_t i = 0; i < h; i++) {
-        float alpha = softmax_tile(st, i, valid);
+        float alpha = ref_attention_softmax(st, i, valid);
         for (size_t c = 0; c < d && alpha != 1.0f; c++) {
             st->o[i * d + c] *= alpha;
         }
@@ -80,19 +90,21 @@ void ref_attention_tile(ref_attention *st, const float *q, const float *kt, size
     }
 }
 
-void ref_attention_end(ref_attention *st, const float *sink, bf16 *o)
+OPS_CLONES void ref_attention_end(ref_attention *st, const float *sink, bf16 *o)
 {
-    size_t d = (size_t)st->head_dim;
+    size_t d = (size_t)st->head_dim; /* a multiple of 32 */
     for (size_t h = 0; h < (size_t)st->n_heads; h++) {
-        float den = st->den[h] + expf(sink[h] - st->max[h]);
-        for (size_t c = 0; c < d; c++) {
-            o[h * d + c] = bf16_from_f32(st->o[h * d + c] / den);
+        float e = sink[h] - st->max[h];
+        ops_exp(&e, 1, &e);
+        float den = st->den[h] + e;
+        for (size_t c = 0; c < d; c += 16) {
+            const v16 x = *(const v16u *)(st->o + h * d + c) / den;
+            v16_to_bf16(&x, o + h * d + c);
         }
     }
 }
 
-/* dst[c][i] = src[i][c] in blocks that stay in the first cache. */
-static void transpose(const float *src, size_t lds, size_t rows, size_t columns, float *dst, size_t ldd)
+void ref_transpose(const float *src, size_t lds, size_t rows, size_t columns, float *dst, size_t ldd)
 {
     enum { B = 16 };
     for (size_t i0 = 0; i0 < rows; i0 += B) {
@@ -122,7 +134,7 @@ typedef struct row_view {
 typedef struct attend_run {
     const ops_attend_args *a;
     const ops_seq *seq;
-    const ops_seq *kv_seq;
+    size_t i_seq;
     row_view window;
     row_view cache;
     float *memory;      /* per thread */
@@ -136,17 +148,16 @@ static void transpose_group(const row_view *view, size_t g, size_t d)
 {
     size_t i = g * GROUP;
     size_t n = view->n - i < GROUP ? view->n - i : GROUP;
-    transpose(view->v + i * d, d, n, d, view->kt + i, view->n);
+    ref_transpose(view->v + i * d, d, n, d, view->kt + i, view->n);
 }
 
-/* Packed window row of a position: from this batch, else from the ring. */
-static const uint8_t *window_row(const attend_run *run, int64_t pos)
+const uint8_t *ref_window_row(const ops_attend_args *a, size_t i_seq, int64_t pos)
 {
-    const ops_attend_args *a = run->a;
+    const ops_seq *kv_seq = &a->kv_seqs[i_seq];
     size_t bytes = fmt_q8_bytes((size_t)a->head_dim);
-    int64_t at = pos - run->kv_seq->pos0;
-    return at >= 0 ? a->kv + (size_t)(run->kv_seq->row0 + at) * bytes
-                   : run->seq->state + a->ring_offset + (size_t)(pos % a->window) * bytes;
+    int64_t at = pos - kv_seq->pos0;
+    return at >= 0 ? a->kv + (size_t)(kv_seq->row0 + at) * bytes
+                   : a->seqs[i_seq].state + a->ring_offset + (size_t)(pos % a->ring_slots) * bytes;
 }
 
 static void decode_window(void *arg, size_t begin, size_t end, int thread)
@@ -156,7 +167,7 @@ static void decode_window(void *arg, size_t begin, size_t end, int thread)
     (void)thread;
     for (size_t g = begin; g < end; g++) {
         for (size_t i = g * GROUP; i < (g + 1) * GROUP && i < run->window.n; i++) {
-            fmt_q8_unpack(window_row(run, run->window.first + (int64_t)i), d, run->window.v + i * d);
+            fmt_q8_unpack(ref_window_row(run->a, run->i_seq, run->window.first + (int64_t)i), d, run->window.v + i * d);
         }
         transpose_group(&run->window, g, d);
     }
@@ -200,16 +211,8 @@ static attend_memory attend_memory_of(const attend_run *run, int thread)
     return m;
 }
 
-/* Slots of one query: its window rows from the oldest on, then its list. */
-typedef struct slot_list {
-    int64_t oldest;   /* position of slot 0 */
-    int32_t n_window; /* min(pos + 1, window) */
-    const int32_t *entries;
-    int32_t n_entries; /* width of the list; -1 ends it early */
-} slot_list;
-
 /* Puts slots [s0, s0 + 64) into the thread's tile. Returns the valid mask. */
-static uint64_t assemble_tile(const attend_run *run, const attend_memory *m, const slot_list *slots, int32_t s0)
+static uint64_t assemble_tile(const attend_run *run, const attend_memory *m, const ref_slots *slots, int32_t s0)
 {
     size_t d = (size_t)run->a->head_dim;
     int32_t n = 0;
@@ -227,12 +230,12 @@ static uint64_t assemble_tile(const attend_run *run, const attend_memory *m, con
         }
     }
     memset(m->v + (size_t)n * d, 0, (size_t)(TILE - n) * d * sizeof(float));
-    transpose(m->v, d, TILE, d, m->kt, TILE);
+    ref_transpose(m->v, d, TILE, d, m->kt, TILE);
     return n == TILE ? ~(uint64_t)0 : ((uint64_t)1 << n) - 1;
 }
 
 /* The tile when it is a run of decoded rows: its first row in *view, else -1. */
-static int64_t tile_in_place(const attend_run *run, const slot_list *slots, int32_t s0, const row_view **view)
+static int64_t tile_in_place(const attend_run *run, const ref_slots *slots, int32_t s0, const row_view **view)
 {
     int32_t j = s0 - slots->n_window;
     if (j + TILE <= 0) {
@@ -247,9 +250,15 @@ static int64_t tile_in_place(const attend_run *run, const slot_list *slots, int3
     return slots->entries[j];
 }
 
-static slot_list slots_of(const ops_attend_args *a, size_t t, int64_t pos)
+int64_t ref_oldest(const ops_attend_args *a, const ops_seq *seq, int64_t pos)
 {
-    slot_list slots = {.oldest = pos >= a->window ? pos - a->window + 1 : 0, .n_entries = a->topk};
+    const int64_t oldest = pos - a->window + 1;
+    return oldest > seq->window_from ? oldest : seq->window_from;
+}
+
+ref_slots ref_slots_of(const ops_attend_args *a, const ops_seq *seq, size_t t, int64_t pos)
+{
+    ref_slots slots = {.oldest = ref_oldest(a, seq, pos), .n_entries = a->topk};
     slots.n_window = (int32_t)(pos - slots.oldest + 1);
     slots.entries = a->topk > 0 ? a->list + t * (size_t)a->topk : NULL;
     return slots;
@@ -260,7 +269,7 @@ static void attend_row(const attend_run *run, const attend_memory *m, size_t t, 
     const ops_attend_args *a = run->a;
     size_t d = (size_t)a->head_dim;
     size_t width = (size_t)a->n_heads * d;
-    slot_list slots = slots_of(a, t, pos);
+    ref_slots slots = ref_slots_of(a, run->seq, t, pos);
     ref_attention st;
     fmt_bf16_to_f32(a->q + t * width, width, m->q);
     ref_attention_begin(&st, a->n_heads, a->head_dim, a->scale, m->state);
@@ -280,21 +289,24 @@ static void attend_row(const attend_run *run, const attend_memory *m, size_t t, 
     ref_attention_end(&st, a->sink, a->o + t * width);
 }
 
-/* Inverse rotation of heads [h0, h1) of one row. */
-static void unrotate_heads(const ops_attend_args *a, size_t t, int64_t pos, size_t h0, size_t h1)
+void ref_unrotate(const float *rope, size_t rope_dim, int64_t pos, size_t n_heads, size_t head_dim, bf16 *o)
 {
-    size_t d = (size_t)a->head_dim;
-    size_t r = (size_t)a->rope_dim;
     float c[OPS_MAX_ROPE_DIM / 2];
     float s[OPS_MAX_ROPE_DIM / 2];
     float tail[OPS_MAX_ROPE_DIM];
-    rope_row(a->rope, r / 2, pos, c, s);
-    for (size_t h = h0; h < h1; h++) {
-        bf16 *o = a->o + (t * (size_t)a->n_heads + h) * d + d - r;
-        fmt_bf16_to_f32(o, r, tail);
-        rope_apply(tail, r / 2, c, s, 1);
-        fmt_f32_to_bf16(tail, r, o);
+    rope_row(rope, rope_dim / 2, pos, c, s);
+    for (size_t h = 0; h < n_heads; h++) {
+        bf16 *const last = o + (h + 1) * head_dim - rope_dim;
+        fmt_bf16_to_f32(last, rope_dim, tail);
+        rope_apply(tail, rope_dim / 2, c, s, 1);
+        fmt_f32_to_bf16(tail, rope_dim, last);
     }
+}
+
+void ref_unrotate_heads(const ops_attend_args *a, size_t t, int64_t pos, size_t h0, size_t h1)
+{
+    const size_t d = (size_t)a->head_dim;
+    ref_unrotate(a->rope, (size_t)a->rope_dim, pos, h1 - h0, d, a->o + (t * (size_t)a->n_heads + h0) * d);
 }
 
 static void attend_rows(void *arg, size_t begin, size_t end, int thread)
@@ -305,7 +317,7 @@ static void attend_rows(void *arg, size_t begin, size_t end, int thread)
         size_t t = (size_t)run->seq->row0 + i;
         int64_t pos = run->seq->pos0 + (int64_t)i;
         attend_row(run, &m, t, pos);
-        unrotate_heads(run->a, t, pos, 0, (size_t)run->a->n_heads);
+        ref_unrotate_heads(run->a, t, pos, 0, (size_t)run->a->n_heads);
     }
 }
 
@@ -313,7 +325,7 @@ static void attend_rows(void *arg, size_t begin, size_t end, int thread)
 
 typedef struct row_run {
     const attend_run *run;
-    slot_list slots;
+    ref_slots slots;
     size_t t;
     int64_t pos;
     row_view view; /* the row's slots; n is a multiple of the tile */
@@ -332,7 +344,7 @@ static void decode_slots(void *arg, size_t begin, size_t end, int thread)
             if (i >= r->n_slots) {
                 memset(v, 0, d * sizeof *v);
             } else if (j < 0) {
-                fmt_q8_unpack(window_row(r->run, r->slots.oldest + (int64_t)i), d, v);
+                fmt_q8_unpack(ref_window_row(r->run->a, r->run->i_seq, r->slots.oldest + (int64_t)i), d, v);
             } else {
                 fmt_q4n_unpack(ref_paged_row(r->run->seq, &r->run->a->compressed, r->slots.entries[j]), d, v);
             }
@@ -357,7 +369,7 @@ static void attend_heads(void *arg, size_t begin, size_t end, int thread)
         ref_attention_tile(&st, m.q, r->view.kt + s0, r->view.n, r->view.v + s0 * d, d, valid);
     }
     ref_attention_end(&st, a->sink + begin, a->o + first * d);
-    unrotate_heads(a, r->t, r->pos, begin, end);
+    ref_unrotate_heads(a, r->t, r->pos, begin, end);
 }
 
 static bool view_alloc(ref_device *dev, row_view *view, size_t n, size_t d)
@@ -383,7 +395,7 @@ static void attend_narrow(ref_device *dev, const attend_run *run)
     const ops_attend_args *a = run->a;
     for (int32_t i = 0; i < run->seq->n_rows; i++) {
         row_run r = {.run = run, .t = (size_t)(run->seq->row0 + i), .pos = run->seq->pos0 + i};
-        r.slots = slots_of(a, r.t, r.pos);
+        r.slots = ref_slots_of(a, run->seq, r.t, r.pos);
         r.n_slots = (size_t)r.slots.n_window;
         for (int32_t j = 0; j < r.slots.n_entries && r.slots.entries[j] >= 0; j++) {
             r.n_slots++;
@@ -400,7 +412,7 @@ static void attend_wide(ref_device *dev, attend_run *run)
 {
     const ops_attend_args *a = run->a;
     size_t d = (size_t)a->head_dim;
-    run->window.first = run->seq->pos0 >= a->window ? run->seq->pos0 - a->window + 1 : 0;
+    run->window.first = ref_oldest(a, run->seq, run->seq->pos0);
     if (view_alloc(dev, &run->window, (size_t)(run->seq->pos0 + run->seq->n_rows - run->window.first), d) &&
         view_alloc(dev, &run->cache, cache_rows(a, run->seq), d)) {
         pool_run(dev->pool, (run->window.n + GROUP - 1) / GROUP, decode_window, run);
@@ -413,7 +425,7 @@ void ref_attend(ops_device *device, const ops_attend_args *a)
 {
     ref_device *dev = ref_of(device);
     for (int32_t i = 0; i < a->n_seqs; i++) {
-        attend_run run = {.a = a, .seq = &a->seqs[i], .kv_seq = &a->kv_seqs[i], .memory_floats = attend_memory_floats(a)};
+        attend_run run = {.a = a, .seq = &a->seqs[i], .i_seq = (size_t)i, .memory_floats = attend_memory_floats(a)};
         if (!ref_stage_begin(dev)) {
             return;
         }
@@ -435,9 +447,9 @@ void ref_window_store(ops_device *device, const ops_window_store_args *a)
     size_t bytes = (size_t)a->row_bytes;
     for (int32_t i = 0; i < a->n_seqs; i++) {
         const ops_seq *seq = &a->seqs[i];
-        int32_t first = seq->n_rows > a->window ? seq->n_rows - a->window : 0;
+        int32_t first = seq->n_rows > a->ring_slots ? seq->n_rows - a->ring_slots : 0;
         for (int32_t t = first; t < seq->n_rows; t++) {
-            size_t slot = (size_t)((seq->pos0 + t) % a->window);
+            size_t slot = (size_t)((seq->pos0 + t) % a->ring_slots);
             memcpy(seq->state + a->ring_offset + slot * bytes, a->kv + (size_t)(seq->row0 + t) * bytes, bytes);
         }
     }

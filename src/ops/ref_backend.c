@@ -76,7 +76,7 @@ void ref_scratch_free(ref_device *dev)
 
 di_status ref_device_init(ref_device *dev, const ops_device_options *options, di_error *err)
 {
-    *dev = (ref_device){.linear = ref_linear_run};
+    *dev = (ref_device){.linear = ref_linear_run, .unpack_keys = ref_unpack_keys, .products = ref_products};
     di_status status = pool_new(options->n_threads, &dev->pool, err);
     if (status == DI_OK) {
         dev->n_threads = pool_threads(dev->pool);
@@ -199,5 +199,8 @@ const ops_backend ref_backend = {
     .router = ref_router,
     .experts = ref_experts,
     .head = ref_head,
+    .tap = ref_tap,
+    .draft_attend = ref_draft_attend,
+    .markov = ref_markov,
     .keep_rows = ref_keep_rows,
 };

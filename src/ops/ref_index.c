@@ -5,6 +5,7 @@
  * bounded at any context length. */
 #include "ops/ref.h"
 #include "ops/rope.h"
+#include "ops/vector.h"
 
 #include <stdlib.h>
 
@@ -108,6 +109,7 @@ void ref_candidates(const float *score, int32_t visible, int32_t block_size, int
 
 typedef struct index_run {
     const ops_index_args *a;
+    const ref_device *dev;
     const ops_seq *seq;
     float *iq;       /* [n_rows, n_heads, index_dim] Q4E values */
     float *iw;       /* [n_rows, n_heads] bf16 values */
@@ -116,7 +118,7 @@ typedef struct index_run {
     int32_t n_entries; /* visible to the last row of the group */
     float *score;    /* [n_group, n_entries rounded up to tiles] */
     size_t stride;
-    float *tile;     /* per thread: keys [index_dim][32], products [n_heads][32], one row */
+    float *tile;     /* per thread: keys [index_dim][32], products [n_heads][32] */
     size_t tile_floats;
     float *block_score; /* per thread */
     uint64_t *keys;     /* per thread */
@@ -159,13 +161,30 @@ static int32_t visible_of(const index_run *run, int32_t row)
     return (int32_t)((run->seq->pos0 + row + 1) / run->a->ratio);
 }
 
-/* Scores of one query row against 32 entries. product [n_heads][32] */
-static void score_tile(const index_run *run, size_t t, const float *product, float *out)
+void ref_unpack_keys(const uint8_t *const rows[REF_TILE], size_t n, float *keys)
 {
-    size_t heads = (size_t)run->a->n_heads;
-    const float *w = run->iw + t * heads;
+    float row[OPS_MAX_INDEX_DIM];
+    for (size_t j = 0; j < REF_TILE; j++) {
+        memset(row, 0, n * sizeof *row);
+        if (rows[j] != NULL) {
+            fmt_q4e_unpack(rows[j], n, row);
+        }
+        for (size_t i = 0; i < n; i++) {
+            keys[i * REF_TILE + j] = row[i];
+        }
+    }
+}
+
+void ref_products(const float *a, size_t m, const float *keys, size_t k, float *c)
+{
+    ref_mm32(c, REF_TILE, a, k, m, keys, REF_TILE, k, REF_K_BLOCK);
+}
+
+/* Scores of one query row against 32 entries. product [n_heads][32], w [n_heads] */
+OPS_CLONES static void score_tile(const float *product, const float *w, size_t n_heads, float *out)
+{
     float sum[REF_TILE] = {0};
-    for (size_t h = 0; h < heads; h++) {
+    for (size_t h = 0; h < n_heads; h++) {
         for (size_t j = 0; j < REF_TILE; j++) {
             float dot = bf16_round(product[h * REF_TILE + j]);
             sum[j] += bf16_round((dot > 0.0f ? dot : 0.0f) * w[h]);
@@ -184,27 +203,20 @@ static void score_tiles(void *arg, size_t begin, size_t end, int thread)
     size_t heads = (size_t)a->n_heads;
     float *keys = run->tile + (size_t)thread * run->tile_floats;
     float *product = keys + d * REF_TILE;
-    float *row = product + heads * REF_TILE;
     for (size_t tile = begin; tile < end; tile++) {
-        int32_t e0 = (int32_t)tile * REF_TILE;
+        const int32_t e0 = (int32_t)tile * REF_TILE;
+        const uint8_t *rows[REF_TILE];
         for (int32_t j = 0; j < REF_TILE; j++) {
-            int32_t e = e0 + j;
-            if (e < run->n_entries) {
-                fmt_q4e_unpack(ref_paged_row(run->seq, &a->index_keys, e), d, row);
-            } else {
-                memset(row, 0, d * sizeof *row);
-            }
-            for (size_t i = 0; i < d; i++) {
-                keys[i * REF_TILE + (size_t)j] = row[i];
-            }
+            rows[j] = e0 + j < run->n_entries ? ref_paged_row(run->seq, &a->index_keys, e0 + j) : NULL;
         }
+        run->dev->unpack_keys(rows, d, keys);
         for (int32_t r = 0; r < run->n_group; r++) {
             if (visible_of(run, run->row0 + r) <= e0) {
                 continue;
             }
             size_t t = (size_t)(run->seq->row0 + run->row0 + r);
-            ref_mm32(product, REF_TILE, run->iq + t * heads * d, d, heads, keys, REF_TILE, d, REF_K_BLOCK);
-            score_tile(run, t, product, run->score + (size_t)r * run->stride + (size_t)e0);
+            run->dev->products(run->iq + t * heads * d, heads, keys, d, product);
+            score_tile(product, run->iw + t * heads, heads, run->score + (size_t)r * run->stride + (size_t)e0);
         }
     }
 }
@@ -270,12 +282,12 @@ void ref_index(ops_device *device, const ops_index_args *a)
     if (!ref_stage_begin(dev)) {
         return;
     }
-    index_run run = {.a = a};
+    index_run run = {.a = a, .dev = dev};
     if (!index_queries(dev, &run)) {
         return;
     }
     size_t threads = (size_t)dev->n_threads;
-    run.tile_floats = (size_t)a->index_dim * REF_TILE + (size_t)a->n_heads * REF_TILE + (size_t)a->index_dim;
+    run.tile_floats = ((size_t)a->index_dim + (size_t)a->n_heads) * REF_TILE;
     run.tile = ref_scratch(dev, threads * run.tile_floats, sizeof(float));
     size_t most = 0;
     for (int32_t i = 0; i < a->n_seqs; i++) {

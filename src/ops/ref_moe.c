@@ -1,5 +1,7 @@
 /* ref_moe.c - router and experts (model.md 3.9, 3.10). */
+#include "ops/ops_exp.h"
 #include "ops/ref.h"
+#include "ops/vector.h"
 
 #include <stdlib.h>
 
@@ -88,26 +90,38 @@ static void gather_rows(void *arg, size_t begin, size_t end, int thread)
     }
 }
 
-/* h = w * silu(gate) * up, rounded to bf16, then to Q8 for w2. */
+/* h = w * silu(gate) * up, rounded to bf16. */
+OPS_CLONES static void activate(float *gate, const float *up, size_t n, float limit, float w)
+{
+    enum { PART = 64 };
+    for (size_t j0 = 0; j0 < n; j0 += PART) {
+        const size_t m = n - j0 < PART ? n - j0 : PART;
+        float g[PART];
+        float e[PART];
+        for (size_t j = 0; j < m; j++) {
+            const float x = bf16_round(gate[j0 + j]);
+            g[j] = x > limit ? limit : x;
+            e[j] = -g[j];
+        }
+        ops_exp(e, m, e);
+        for (size_t j = 0; j < m; j++) {
+            float v = bf16_round(up[j0 + j]);
+            v = v < -limit ? -limit : v > limit ? limit : v;
+            const float h = g[j] / (1.0f + e[j]) * v;
+            gate[j0 + j] = bf16_round(w * h);
+        }
+    }
+}
+
 static void activate_rows(void *arg, size_t begin, size_t end, int thread)
 {
     const experts_run *run = arg;
     size_t n = (size_t)run->a->inter;
-    float limit = run->a->swiglu_limit;
     (void)thread;
     for (size_t i = begin; i < end; i++) {
         float *gate = run->gate + i * n;
-        const float *up = run->up + i * n;
-        float w = run->weight[i];
-        for (size_t j = 0; j < n; j++) {
-            float g = bf16_round(gate[j]);
-            float v = bf16_round(up[j]);
-            v = v < -limit ? -limit : v > limit ? limit : v;
-            g = g > limit ? limit : g;
-            float h = g / (1.0f + expf(-g)) * v;
-            gate[j] = bf16_round(w * h);
-        }
-        fmt_q8_round(gate, n);
+        activate(gate, run->up + i * n, n, run->a->swiglu_limit, run->weight[i]);
+        fmt_q8_round(gate, n); /* as the input of w2 */
     }
 }
 

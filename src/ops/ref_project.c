@@ -39,16 +39,20 @@ static void attn_in_rows(void *arg, size_t begin, size_t end, int thread)
     size_t d = (size_t)a->head_dim;
     (void)thread;
     for (size_t t = begin; t < end; t++) {
-        float *qr = run->qr + t * q;
-        float *kv = run->kv + t * d;
-        round_row(qr, q);
-        round_row(kv, d);
-        ref_rmsnorm(qr, a->q_norm, q, a->norm_eps, qr);
-        fmt_f32_to_bf16(qr, q, a->qr + t * q);
-        ref_rmsnorm(kv, a->kv_norm, d, a->norm_eps, kv);
-        round_row(kv, d);
-        rotate_tail(kv, d, a->rope, (size_t)a->rope_dim, a->pos[t]);
-        fmt_q8_pack(kv, d, a->kv + t * fmt_q8_bytes(d));
+        if (a->wq_a != NULL) {
+            float *qr = run->qr + t * q;
+            round_row(qr, q);
+            ref_rmsnorm(qr, a->q_norm, q, a->norm_eps, qr);
+            fmt_f32_to_bf16(qr, q, a->qr + t * q);
+        }
+        if (a->wkv != NULL) {
+            float *kv = run->kv + t * d;
+            round_row(kv, d);
+            ref_rmsnorm(kv, a->kv_norm, d, a->norm_eps, kv);
+            round_row(kv, d);
+            rotate_tail(kv, d, a->rope, (size_t)a->rope_dim, a->pos[t]);
+            fmt_q8_pack(kv, d, a->kv + t * fmt_q8_bytes(d));
+        }
     }
 }
 
@@ -65,8 +69,15 @@ void ref_attn_in(ops_device *device, const ops_attn_in_args *a)
     if (u == NULL || run.qr == NULL || run.kv == NULL) {
         return;
     }
-    ref_linear jobs[2] = {ref_linear_to_f32(a->wq_a, u, a->n_rows, run.qr), ref_linear_to_f32(a->wkv, u, a->n_rows, run.kv)};
-    dev->linear(dev, jobs, 2);
+    ref_linear jobs[2];
+    size_t n_jobs = 0;
+    if (a->wq_a != NULL) {
+        jobs[n_jobs++] = ref_linear_to_f32(a->wq_a, u, a->n_rows, run.qr);
+    }
+    if (a->wkv != NULL) {
+        jobs[n_jobs++] = ref_linear_to_f32(a->wkv, u, a->n_rows, run.kv);
+    }
+    dev->linear(dev, jobs, n_jobs);
     pool_run(dev->pool, (size_t)a->n_rows, attn_in_rows, &run);
 }
 
@@ -157,7 +168,12 @@ typedef struct compress_run {
     float *keys; /* [n_latents, index_dim] GEMM with wk */
 } compress_run;
 
-static float *open_group(const ops_compress_args *a, const ops_seq *seq) { return (float *)(void *)(seq->state + a->open_offset); }
+/* Where the first token of a group is kept: pos is its position. */
+static float *open_group(const ops_compress_args *a, const ops_seq *seq, int64_t pos)
+{
+    const size_t group = (size_t)(pos / 2 % OPS_OPEN_GROUPS) * 2 * (size_t)a->head_dim;
+    return (float *)(void *)(seq->state + a->open_offset) + group;
+}
 
 /* Softmax over the two tokens of a group, channel by channel. */
 static void pool_pair(const float *a0, const float *s0, const float *a1, const float *s1, size_t n, float *out)
@@ -185,8 +201,9 @@ static void latent_rows(void *arg, size_t begin, size_t end, int thread)
             memcpy(out, run->kv + row, d * sizeof *out);
         } else {
             bool from_state = l->last_row == l->seq->row0;
-            const float *a0 = from_state ? open_group(a, l->seq) : run->kv + row - d;
-            const float *s0 = from_state ? open_group(a, l->seq) + d : run->gate + row - d;
+            const float *open = open_group(a, l->seq, l->entry * 2);
+            const float *a0 = from_state ? open : run->kv + row - d;
+            const float *s0 = from_state ? open + d : run->gate + row - d;
             pool_pair(a0, s0, run->kv + row, run->gate + row, d, out);
         }
         round_row(out, d);
@@ -236,16 +253,21 @@ static size_t list_latents(const ops_compress_args *a, latent *out)
     return n;
 }
 
+/* First tokens of the last groups, complete ones too: behind a rewind one of them may be open again. */
 static void keep_open_groups(const compress_run *run)
 {
     const ops_compress_args *a = run->a;
     size_t d = (size_t)a->head_dim;
     for (int32_t i = 0; i < a->n_seqs && a->ratio == 2; i++) {
         const ops_seq *seq = &a->seqs[i];
-        if (seq->n_rows > 0 && (seq->pos0 + seq->n_rows) % 2 == 1) {
-            size_t row = (size_t)(seq->row0 + seq->n_rows - 1) * d;
-            memcpy(open_group(a, seq), run->kv + row, d * sizeof(float));
-            memcpy(open_group(a, seq) + d, run->gate + row, d * sizeof(float));
+        for (int32_t t = seq->n_rows > OPS_REWIND ? seq->n_rows - OPS_REWIND : 0; t < seq->n_rows; t++) {
+            const int64_t pos = seq->pos0 + t;
+            if (pos % 2 == 0) {
+                size_t row = (size_t)(seq->row0 + t) * d;
+                float *open = open_group(a, seq, pos);
+                memcpy(open, run->kv + row, d * sizeof(float));
+                memcpy(open + d, run->gate + row, d * sizeof(float));
+            }
         }
     }
 }

@@ -155,7 +155,9 @@ OPS_CLONES static void seam_rows(void *arg, size_t begin, size_t end, int thread
                                  a->comb + t * hc * hc);
         }
         ref_collapse(x, a->pre_in + t * hc, hc, d, u);
-        ref_rmsnorm(u, a->norm, d, a->norm_eps, u);
+        if (a->norm != NULL) {
+            ref_rmsnorm(u, a->norm, d, a->norm_eps, u);
+        }
         fmt_f32_to_bf16(u, d, a->u + t * d);
     }
 }
@@ -185,28 +187,41 @@ void ref_seam_open(ops_device *device, const ops_seam_open_args *a)
     pool_run(dev->pool, (size_t)a->n_rows, seam_rows, &run);
 }
 
+/* Sixteen channels from i on of one row. */
+static inline __attribute__((always_inline)) void close_channels(const float *post, const float *comb, size_t hc, size_t d,
+                                                                 const bf16 *y16, bf16 *x)
+{
+    v16 old[OPS_MAX_HC];
+    v16 y;
+    v16_from_bf16(y16, &y);
+    for (size_t j = 0; j < hc; j++) {
+        v16_from_bf16(x + j * d, &old[j]);
+    }
+    for (size_t k = 0; k < hc; k++) {
+        v16 mixed = comb[k] * old[0];
+        for (size_t j = 1; j < hc; j++) {
+            mixed += comb[j * hc + k] * old[j];
+        }
+        mixed = post[k] * y + mixed;
+        v16_to_bf16(&mixed, x + k * d);
+    }
+}
+
 OPS_CLONES static void close_rows(void *arg, size_t begin, size_t end, int thread)
 {
     const ops_seam_close_args *a = arg;
-    size_t d = (size_t)a->hidden;
+    size_t d = (size_t)a->hidden; /* a multiple of 32 */
     size_t hc = (size_t)a->hc;
     (void)thread;
     for (size_t t = begin; t < end; t++) {
         const float *post = a->post + t * hc;
         const float *comb = a->comb + t * hc * hc;
-        bf16 *x = a->x + t * hc * d;
-        for (size_t i = 0; i < d; i++) {
-            float old[OPS_MAX_HC];
-            float y = bf16_to_f32(a->y[t * d + i]);
-            for (size_t j = 0; j < hc; j++) {
-                old[j] = bf16_to_f32(x[j * d + i]);
-            }
-            for (size_t k = 0; k < hc; k++) {
-                float mixed = comb[k] * old[0];
-                for (size_t j = 1; j < hc; j++) {
-                    mixed += comb[j * hc + k] * old[j];
-                }
-                x[k * d + i] = bf16_from_f32(post[k] * y + mixed);
+        for (size_t i = 0; i < d; i += 16) {
+            bf16 *x = a->x + t * hc * d + i;
+            if (hc == 4) {
+                close_channels(post, comb, 4, d, a->y + t * d + i, x);
+            } else {
+                close_channels(post, comb, hc, d, a->y + t * d + i, x);
             }
         }
     }

@@ -27,6 +27,7 @@
 #define REC_MAX_THREADS 64     /* of encoding; as di_tokenizer_encode_parallel */
 #define REC_DEFAULT_BOUND 393216
 #define REC_DEFAULT_MEMORY ((size_t)1 << 30) /* bytes of one request */
+#define REC_DEFAULT_MESSAGES 100000
 
 /* ---- strings ---- */
 

@@ -65,8 +65,8 @@ static di_status read_seed(di_request *r, di_error *err)
 
 static di_status read_limit(di_request *r, di_error *err)
 {
-    const di_status status = rec_read_max_tokens(r, "max_tokens", false, err);
-    return status == DI_OK && r->inference.max_tokens < 0 ? rec_read_max_tokens(r, "max_completion_tokens", false, err) : status;
+    const di_status status = rec_read_max_tokens(r, "max_completion_tokens", false, err);
+    return status == DI_OK ? rec_read_max_tokens(r, "max_tokens", false, err) : status; /* which wins */
 }
 
 static di_status read_logprobs(di_request *r, di_error *err)

@@ -104,6 +104,9 @@ static di_status copy_options(di_recipe *recipe, const di_recipe_options *option
     if (asked.max_request_bytes == 0) {
         recipe->options.max_request_bytes = REC_DEFAULT_MEMORY;
     }
+    if (asked.max_messages == 0) {
+        recipe->options.max_messages = REC_DEFAULT_MESSAGES;
+    }
     di_status status = copy_aliases(recipe, asked.aliases, asked.n_aliases, err);
     if (status == DI_OK && asked.image_token != NULL) {
         char *spelling = NULL;

@@ -24,10 +24,24 @@ static void set_defaults(di_request *r, const di_recipe *recipe, di_protocol pro
     buf_init(&r->prompt, 0);
 }
 
+/* Only the number: what they are is for the protocol's reader. */
+static di_status check_messages(const di_request *r, di_error *err)
+{
+    const char *const field = r->protocol == DI_RESPONSES ? "input" : "messages";
+    const js_value *const list = js_get(r->body, field);
+    const size_t n = js_kind_of(list) == JS_ARRAY ? js_length(list) : 0;
+    const uint32_t most = r->recipe->options.max_messages;
+    return n <= most ? DI_OK : err_set(err, DI_E_ARGUMENT, "%s: %zu are too many, at most %u are taken", field, n, most);
+}
+
 static di_status read_body(di_request *r, di_error *err)
 {
     if (js_kind_of(r->body) != JS_OBJECT) {
         return err_set(err, DI_E_FORMAT, "invalid request body: expected an object, not %s", js_kind_name(js_kind_of(r->body)));
+    }
+    const di_status status = check_messages(r, err);
+    if (status != DI_OK) {
+        return status;
     }
     switch (r->protocol) {
     case DI_CHAT:

@@ -5,16 +5,17 @@
  * the lines of the next tier requested for those not found, those merged, and all ids written. So memory is waited for by many
  * pieces at once, and the step that all go through has hardly a branch that could be mispredicted.
  *
- * An entry of the cache lives in one of four places side by side, the first that was empty; when none is, one at random goes. Pieces
- * that are longer, or give more ids than an entry holds, have a cache of their own (tok_kept.c). */
+ * An entry of the cache lives in one of four places side by side: at home, or in the first place behind its home (round the set) that
+ * was empty; when none is, one at random goes. What is found elsewhere changes places with what is at its home, so that frequent
+ * pieces come to be where the first look finds them. Pieces that are longer, or give more ids than an entry holds, have a cache
+ * of their own (tok_kept.c). */
 #include "tokenizer/tok_int.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #define BATCH 192
-#define WAYS 4
-#define SHORT_SYMBOLS 64u /* up to here searching all symbols for each merge is quicker than keeping lists */
+#define WAYS 4u
 #define HUGE_PAGE ((size_t)2 << 20)
 #define LONG_PIECE 0 /* as length in a key */
 
@@ -23,15 +24,17 @@ typedef struct batch {
     const uint8_t *s;
     size_t begin; /* of the first piece */
     size_t n;
+    size_t n_behind;
     size_t n_missed;
     uint32_t ends[BATCH];
-    uint32_t homes[BATCH];         /* the first of the four places of a short piece */
+    uint32_t homes[BATCH];         /* places of short pieces */
     const tok_entry *found[BATCH]; /* in the cache, or own */
     tok_entry own[BATCH];          /* the key, and the ids where they were not found; of a long piece its hash and TOK_MANY_IDS */
-    uint8_t missed[BATCH];         /* indices of the short pieces that were not found */
+    uint8_t behind[BATCH];         /* indices of the short pieces that were found, but not at home */
+    uint8_t missed[BATCH];         /* of those that were not found */
 } batch;
 
-_Static_assert(BATCH <= UINT8_MAX + 1, "indices fit batch.missed");
+_Static_assert(BATCH <= UINT8_MAX + 1, "indices fit batch.behind and batch.missed");
 
 /* The token that a piece is, or TOK_NONE. */
 static int32_t whole_token(const di_tokenizer *tok, const uint8_t *s, size_t n)
@@ -57,7 +60,7 @@ static bool uncached_piece(const di_tokenizer *tok, tok_scratch *scratch, const 
         tok_emit(out, id);
         return true;
     }
-    if (n <= (tok_starts_in_cjk(s, n) ? TOK_SHORT_BYTES : SHORT_SYMBOLS)) {
+    if (n <= TOK_SHORT_BYTES) {
         int32_t ids[TOK_SHORT_BYTES];
         emit_all(out, ids, tok_short_merge(tok, s, n, ids));
         return true;
@@ -86,14 +89,23 @@ static bool other_piece(const di_tokenizer *tok, tok_scratch *scratch, uint64_t 
 
 /* ---- the steps of a batch ---- */
 
+/* The bytes of a key that belong to a piece, by its length. Tables, because a branch for each piece would often be mispredicted. */
+static const uint64_t low_mask[TOK_CACHED_BYTES + 1] = {
+    0, 0xFF, 0xFFFF, 0xFFFFFF, 0xFFFFFFFF, 0xFFFFFFFFFF, 0xFFFFFFFFFFFF, 0xFFFFFFFFFFFFFF,
+    UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX,
+};
+static const uint64_t high_mask[TOK_CACHED_BYTES + 1] = {
+    0, 0, 0, 0, 0, 0, 0, 0,
+    0, 0xFF, 0xFFFF, 0xFFFFFF, 0xFFFFFFFF, 0xFFFFFFFFFF, 0xFFFFFFFFFFFF, 0xFFFFFFFFFFFFFF,
+};
+
 static inline void make_key(const uint8_t *s, size_t n, size_t readable, tok_entry *key)
 {
     uint64_t words[2] = {0, 0};
     if (readable >= sizeof words) {
         memcpy(words, s, sizeof words);
-        const unsigned bits = 8 * (unsigned)n;
-        words[0] &= n < 8 ? ((uint64_t)1 << bits) - 1 : UINT64_MAX;
-        words[1] &= n > 8 ? ((uint64_t)1 << (bits - 64)) - 1 : 0;
+        words[0] &= low_mask[n];
+        words[1] &= high_mask[n];
     } else {
         memcpy(words, s, n);
     }
@@ -104,7 +116,7 @@ static inline void make_key(const uint8_t *s, size_t n, size_t readable, tok_ent
 static inline uint32_t home_of(const tok_entry *key)
 {
     const uint64_t mixed = (key->low ^ key->low >> 32) * 0x9E3779B97F4A7C15u + key->high * 0xD6E8FEB86659FD93u;
-    return (uint32_t)((mixed ^ mixed >> 29) * 0x9E3779B97F4A7C15u >> (64 - TOK_CACHE_LOG2)) & ~(uint32_t)(WAYS - 1);
+    return (uint32_t)((mixed ^ mixed >> 29) * 0x9E3779B97F4A7C15u >> (64 - TOK_CACHE_LOG2));
 }
 
 /* `readable`: where the buffer ends. */
@@ -130,34 +142,42 @@ static inline bool same(const tok_entry *a, const tok_entry *b)
     return ((a->low ^ b->low) | (a->high ^ b->high)) == 0;
 }
 
-/* The entry in one of the other places; NULL: there is none. No place behind an empty one is in use. */
-static __attribute__((noinline)) const tok_entry *find_behind(const tok_entry *first, const tok_entry *key)
+/* The places of a piece: its home and those behind it, round the set. No place behind an empty one is in use. */
+static inline tok_entry *place_of(const tok_scratch *scratch, uint32_t home, uint32_t way)
 {
-    for (size_t way = 1; way < WAYS && first[way].high != 0; way++) {
-        if (same(first + way, key)) {
-            return first + way;
+    return &scratch->cache[(home & ~(WAYS - 1)) | ((home + way) & (WAYS - 1))];
+}
+
+/* A piece that is not at home. Not inlined, because it would only be in the way of those that are. */
+static __attribute__((noinline)) void find_behind(batch *b, size_t i, const di_tokenizer *tok, const tok_scratch *scratch)
+{
+    const tok_entry *const own = &b->own[i];
+    const tok_entry *entry = place_of(scratch, b->homes[i], 0);
+    for (uint32_t way = 1; way < WAYS && entry->high != 0; way++) {
+        entry = place_of(scratch, b->homes[i], way);
+        if (same(entry, own)) {
+            b->found[i] = entry;
+            b->behind[b->n_behind++] = (uint8_t)i;
+            return;
         }
     }
-    return NULL;
+    b->found[i] = own;
+    b->missed[b->n_missed++] = (uint8_t)i;
+    tok_words_request(&tok->words, own->low, own->high);
 }
 
 static void find(batch *b, const di_tokenizer *tok, const tok_scratch *scratch)
 {
+    b->n_behind = 0;
     b->n_missed = 0;
     for (size_t i = 0; i < b->n; i++) {
         tok_entry *const own = &b->own[i];
-        const tok_entry *entry = &scratch->cache[b->homes[i]];
-        b->found[i] = entry;
+        b->found[i] = &scratch->cache[b->homes[i]];
         if (own->high == LONG_PIECE) {
             own->ids[0] = TOK_MANY_IDS;
             b->found[i] = own;
-        } else if (!same(entry, own)) {
-            entry = find_behind(entry, own);
-            b->found[i] = entry != NULL ? entry : own;
-            if (entry == NULL) {
-                tok_words_request(&tok->words, own->low, own->high);
-                b->missed[b->n_missed++] = (uint8_t)i;
-            }
+        } else if (!same(b->found[i], own)) {
+            find_behind(b, i, tok, scratch);
         }
     }
 }
@@ -208,17 +228,32 @@ static bool write_ids(const batch *b, const di_tokenizer *tok, tok_scratch *scra
     return true;
 }
 
-/* Only now, because an entry that goes may have been found by another piece of the batch. */
+/* Entries that were found behind their home change places with what is there; one that has moved since, stays. Like what follows this is
+ * done last, because other pieces of the batch may have found the same entries. */
+static void move_home(const batch *b, tok_scratch *scratch)
+{
+    for (size_t k = 0; k < b->n_behind; k++) {
+        const size_t i = b->behind[k];
+        tok_entry *const home = &scratch->cache[b->homes[i]];
+        tok_entry *const place = &scratch->cache[b->found[i] - scratch->cache];
+        if (same(place, &b->own[i])) {
+            const tok_entry other = *home;
+            *home = *place;
+            *place = other;
+        }
+    }
+}
+
 static void add_missed(const batch *b, tok_scratch *scratch)
 {
     for (size_t k = 0; k < b->n_missed; k++) {
         const tok_entry *const own = &b->own[b->missed[k]];
-        tok_entry *const first = &scratch->cache[b->homes[b->missed[k]]];
-        size_t way = 0;
-        while (way < WAYS && first[way].high != 0 && !same(first + way, own)) {
+        const uint32_t home = b->homes[b->missed[k]];
+        uint32_t way = 0;
+        while (way < WAYS && place_of(scratch, home, way)->high != 0 && !same(place_of(scratch, home, way), own)) {
             way++;
         }
-        first[way < WAYS ? way : scratch->turn++ % WAYS] = *own;
+        *place_of(scratch, home, way < WAYS ? way : scratch->turn++) = *own;
     }
 }
 
@@ -234,6 +269,7 @@ bool tok_encode_plain(const di_tokenizer *tok, tok_scratch *scratch, const uint8
         if (!write_ids(&b, tok, scratch, out)) {
             return false;
         }
+        move_home(&b, scratch);
         add_missed(&b, scratch);
         b.begin = b.ends[b.n - 1];
     }
@@ -276,6 +312,7 @@ void tok_scratch_free(tok_scratch *scratch)
         free(scratch->cache);
         free(scratch->kept);
         free(scratch->records);
+        tok_blocks_free(scratch->blocks);
         free(scratch->symbols);
         free(scratch->lists);
         free(scratch->heap);

@@ -29,38 +29,46 @@ bool tok_is_cut(const uint8_t *s, size_t n, size_t i)
     return (before == TOK_N) != (after == TOK_N) || ((before ^ after) & TOK_CJK) != 0;
 }
 
-size_t tok_line_before(const uint8_t *s, size_t n, size_t from, size_t at)
+/* The first line start in [from, to) that is a cut, or `to`. */
+static size_t line_after(const uint8_t *s, size_t n, size_t from, size_t to)
 {
-    for (size_t end = at; end > from;) {
-        const uint8_t *feed = memrchr(s + from, '\n', end - from);
+    for (size_t i = from > 0 ? from - 1 : 0; i + 1 < to; i++) {
+        const uint8_t *const feed = memchr(s + i, '\n', to - 1 - i);
         if (feed == NULL) {
             break;
         }
-        const size_t start = (size_t)(feed - s) + 1;
-        if (tok_is_cut(s, n, start)) {
-            return start;
-        }
-        end = start - 1;
-        while (end > from && s[end - 1] == '\n') { /* followed by whitespace, so no cut either */
-            end--;
+        i = (size_t)(feed - s);
+        if (tok_is_cut(s, n, i + 1)) {
+            return i + 1;
         }
     }
-    return from;
+    return to;
 }
 
-size_t tok_cut_before(const uint8_t *s, size_t n, size_t from, size_t at)
+/* Line starts are found quickest, but in indented text they may be far between. */
+#define LINE_REACH 2048u
+
+/* False for most characters of most texts: those with no cut at either side unless their neighbour has one. */
+static inline bool may_cut(uint8_t c)
 {
-    if (at >= n) {
-        return n;
-    }
-    const size_t line = tok_line_before(s, n, from, at);
-    if (line != from) {
+    const unsigned kind = tok_ascii_kind[c];
+    return kind == TOK_N || kind == TOK_NOT_ASCII || c == '\n';
+}
+
+size_t tok_cut_after(const uint8_t *s, size_t n, size_t from, size_t to, bool lines_only)
+{
+    const size_t reach = lines_only || to - from < LINE_REACH ? to : from + LINE_REACH;
+    const size_t line = line_after(s, n, from, reach);
+    if (line != reach || lines_only) {
         return line;
     }
-    for (size_t i = at; i > from; i--) {
-        if ((s[i] & 0xC0) != 0x80 && tok_is_cut(s, n, i)) {
+    bool before = true;
+    for (size_t i = from; i < to; i++) {
+        const bool here = may_cut(s[i]);
+        if ((before || here) && (s[i] & 0xC0) != 0x80 && tok_is_cut(s, n, i)) {
             return i;
         }
+        before = here;
     }
-    return from;
+    return to;
 }

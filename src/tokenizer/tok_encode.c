@@ -13,7 +13,7 @@ static di_tokenizer *with_pool(const di_tokenizer *tok)
     return (di_tokenizer *)(uintptr_t)tok;
 }
 
-tok_scratch *tok_scratch_take(const di_tokenizer *tok)
+tok_scratch *tok_scratch_idle(const di_tokenizer *tok)
 {
     di_tokenizer *pool = with_pool(tok);
     (void)pthread_mutex_lock(&pool->lock);
@@ -22,6 +22,12 @@ tok_scratch *tok_scratch_take(const di_tokenizer *tok)
         pool->idle = scratch->next;
     }
     (void)pthread_mutex_unlock(&pool->lock);
+    return scratch;
+}
+
+tok_scratch *tok_scratch_take(const di_tokenizer *tok)
+{
+    tok_scratch *const scratch = tok_scratch_idle(tok);
     return scratch != NULL ? scratch : tok_scratch_new();
 }
 

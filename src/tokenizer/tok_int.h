@@ -175,11 +175,9 @@ size_t tok_cut_one(const di_tokenizer *tok, const uint8_t *s, size_t n, size_t b
  * and a character boundary at i assumed; true at both ends. */
 bool tok_is_cut(const uint8_t *s, size_t n, size_t i);
 
-/* The last cut in (from, at], or `from` when there is none. Prefers the last line start in the range. */
-size_t tok_cut_before(const uint8_t *s, size_t n, size_t from, size_t at);
-
-/* The last line start in (from, at] that is a cut, or `from`. No added token without a line feed lies across it. */
-size_t tok_line_before(const uint8_t *s, size_t n, size_t from, size_t at);
+/* A cut in [from, to), or `to` when there is none: a line start where one is near, else the first of any kind unless `lines_only`. No
+ * added token without a line feed lies across a line start. */
+size_t tok_cut_after(const uint8_t *s, size_t n, size_t from, size_t to, bool lines_only);
 
 /* ---- merging (tok_bpe.c, tok_kept.c, tok_merge.c, tok_cjk.c, tok_long.c) ---- */
 
@@ -226,6 +224,7 @@ typedef struct tok_scratch {
     uint8_t *records; /* TOK_KEPT_ROOM bytes, the first n_records in use */
     size_t n_records;
     unsigned turn; /* which place of the cache to empty next */
+    struct tok_block *blocks;   /* memory for ids, which belongs to tok_parallel.c */
     struct tok_symbol *symbols; /* this and the rest belong to tok_long.c, which makes them when they are needed */
     size_t n_symbols; /* capacity */
     struct tok_places *lists;
@@ -237,6 +236,7 @@ void *tok_alloc_huge(size_t bytes);
 
 tok_scratch *tok_scratch_new(void); /* NULL: out of memory */
 void tok_scratch_free(tok_scratch *scratch);
+void tok_blocks_free(struct tok_block *blocks);
 
 /* `hash` is the tok_hash of a piece of at most TOK_KEPT_BYTES. tok_kept_emit gives its ids, false when it isn't kept; tok_kept_add
  * keeps one, which may be there already. */
@@ -252,7 +252,7 @@ bool tok_encode_plain(const di_tokenizer *tok, tok_scratch *scratch, const uint8
 bool tok_long_merge(const di_tokenizer *tok, tok_scratch *scratch, const uint8_t *s, size_t n, tok_out *out);
 
 /* The merge loop for pieces up to TOK_SHORT_BYTES, likewise. Returns the number of ids. */
-#define TOK_SHORT_BYTES 96u
+#define TOK_SHORT_BYTES 64u
 size_t tok_short_merge(const di_tokenizer *tok, const uint8_t *s, size_t n, int32_t ids[TOK_SHORT_BYTES]);
 
 /* The code points that tok_cjk.c covers: U+3040 to U+9FA5, three bytes each. */
@@ -341,7 +341,9 @@ size_t tok_valid_prefix(const uint8_t *s, size_t n);
 bool tok_encode_text(const di_tokenizer *tok, tok_scratch *scratch, const uint8_t *s, size_t n, size_t begin, size_t end,
                      unsigned flags, tok_out *out);
 
-tok_scratch *tok_scratch_take(const di_tokenizer *tok); /* NULL: out of memory */
+/* An idle scratch: the one given last; NULL when there is none. */
+tok_scratch *tok_scratch_idle(const di_tokenizer *tok);
+tok_scratch *tok_scratch_take(const di_tokenizer *tok); /* an idle or a new one; NULL: out of memory */
 void tok_scratch_give(const di_tokenizer *tok, tok_scratch *scratch);
 
 /* ---- byte alphabet (tok_alphabet.c): GPT-2's printable stand-ins for the 256 bytes ---- */

@@ -2,6 +2,8 @@
  * places. Up to some dozens of symbols that is quicker than keeping them in order, as tok_long.c does. */
 #include "tokenizer/tok_int.h"
 
+#define STEP 4u /* keys looked at between two steps of a loop */
+
 /* The symbols that merging starts from: characters in the CJK set, bytes elsewhere. */
 static size_t first_symbols(const di_tokenizer *tok, const uint8_t *s, size_t n, int32_t ids[TOK_SHORT_BYTES])
 {
@@ -21,7 +23,7 @@ static size_t first_symbols(const di_tokenizer *tok, const uint8_t *s, size_t n,
 }
 
 /* A possible merge as one number that orders by product, then by place. */
-#define PLACE_BITS 7
+#define PLACE_BITS 6
 #define NO_MERGE UINT32_MAX
 
 _Static_assert(TOK_SHORT_BYTES <= 1 << PLACE_BITS, "places fit their bits");
@@ -32,47 +34,59 @@ static inline uint32_t merge_key(int32_t product, size_t at)
     return product == TOK_NONE ? NO_MERGE : (uint32_t)product << PLACE_BITS | (uint32_t)at;
 }
 
-/* keys[i]: the merge of the symbol at i with the next one. Symbols keep their place; `next` and `previous` skip the merged ones. */
+static inline uint32_t key_of(const di_tokenizer *tok, int32_t left, int32_t right, size_t at)
+{
+    return merge_key(tok_pairs_find(&tok->pairs, left, right), at);
+}
+
+/* The lowest key. One by one on purpose: a vector load of keys that were just stored one by one has to wait for them. The empty
+ * statement keeps compilers from making one. */
+static inline uint32_t lowest(const uint32_t *keys, size_t n)
+{
+    uint32_t even = NO_MERGE;
+    uint32_t odd = NO_MERGE;
+    for (size_t i = 0; i < n; i += STEP) {
+        even = keys[i] < even ? keys[i] : even;
+        odd = keys[i + 1] < odd ? keys[i + 1] : odd;
+        even = keys[i + 2] < even ? keys[i + 2] : even;
+        odd = keys[i + 3] < odd ? keys[i + 3] : odd;
+        __asm__("" : "+r"(even), "+r"(odd));
+    }
+    return even < odd ? even : odd;
+}
+
+/* keys[i]: the merge of the symbol at i with the next one. Symbols keep their place; `alive` has a bit for each that is left. */
 size_t tok_short_merge(const di_tokenizer *tok, const uint8_t *s, size_t n_bytes, int32_t ids[TOK_SHORT_BYTES])
 {
-    uint32_t keys[TOK_SHORT_BYTES];
-    uint8_t next[TOK_SHORT_BYTES];
-    uint8_t previous[TOK_SHORT_BYTES + 1];
+    uint32_t keys[TOK_SHORT_BYTES + STEP];
     const size_t n = first_symbols(tok, s, n_bytes, ids);
-    for (size_t i = 0; i + 1 < n; i++) {
-        const int32_t product = n == n_bytes ? tok->byte_pair[(size_t)s[i] << 8 | s[i + 1]]
-                                             : tok_pairs_find(&tok->pairs, ids[i], ids[i + 1]);
-        keys[i] = merge_key(product, i);
+    size_t n_keys = 0;
+    for (; n_keys + 1 < n; n_keys++) {
+        const size_t i = n_keys;
+        keys[i] = n == n_bytes ? merge_key(tok->byte_pair[(size_t)s[i] << 8 | s[i + 1]], i) : key_of(tok, ids[i], ids[i + 1], i);
     }
-    for (size_t i = 0; i < n; i++) {
-        next[i] = (uint8_t)(i + 1);
-        previous[i + 1] = (uint8_t)i;
+    for (size_t i = 0; i < STEP; i++) {
+        keys[n_keys + i] = NO_MERGE;
     }
-    keys[n - 1] = NO_MERGE;
-    for (;;) {
-        uint32_t best = keys[0];
-        for (size_t i = 1; i < n; i++) {
-            best = keys[i] < best ? keys[i] : best;
-        }
-        if (best == NO_MERGE) {
-            break;
-        }
-        const size_t at = best & ((1u << PLACE_BITS) - 1);
-        const size_t right = next[at];
-        const size_t after = next[right];
-        ids[at] = (int32_t)(best >> PLACE_BITS);
-        keys[right] = NO_MERGE;
-        next[at] = (uint8_t)after;
-        previous[after] = (uint8_t)at;
-        keys[at] = after == n ? NO_MERGE : merge_key(tok_pairs_find(&tok->pairs, ids[at], ids[after]), at);
-        if (at != 0) {
-            const size_t before = previous[at];
-            keys[before] = merge_key(tok_pairs_find(&tok->pairs, ids[before], ids[at]), before);
+    uint64_t alive = UINT64_MAX >> (TOK_SHORT_BYTES - n);
+    for (uint32_t best = lowest(keys, n_keys); best != NO_MERGE; best = lowest(keys, n_keys)) {
+        const size_t at = best & (TOK_SHORT_BYTES - 1);
+        const int32_t id = (int32_t)(best >> PLACE_BITS);
+        const uint64_t before = alive & (((uint64_t)1 << at) - 1);
+        const uint64_t behind = alive & ~(uint64_t)1 << at;
+        const uint64_t after = behind & (behind - 1);
+        keys[__builtin_ctzll(behind)] = NO_MERGE;
+        alive ^= behind ^ after;
+        ids[at] = id;
+        keys[at] = after == 0 ? NO_MERGE : key_of(tok, id, ids[__builtin_ctzll(after)], at);
+        if (before != 0) {
+            const size_t left = 63 - (size_t)__builtin_clzll(before);
+            keys[left] = key_of(tok, ids[left], id, left);
         }
     }
     size_t count = 0;
-    for (size_t i = 0; i < n; i = next[i]) {
-        ids[count++] = ids[i];
+    for (; alive != 0; alive &= alive - 1) {
+        ids[count++] = ids[__builtin_ctzll(alive)];
     }
     return count;
 }

@@ -49,6 +49,30 @@ static void map_shows_the_bytes(void **state)
     free(path);
 }
 
+/* Pages that are given back are read again from the file, at any alignment. */
+static void a_forgotten_part_reads_as_before(void **state)
+{
+    (void)state;
+    enum { SIZE = 5 * 4096 + 100 };
+    uint8_t *const bytes = malloc(SIZE);
+    assert_non_null(bytes);
+    for (size_t i = 0; i < SIZE; i++) {
+        bytes[i] = (uint8_t)(i * 31 % 251);
+    }
+    unit_write(dir, "pages", bytes, SIZE);
+    char *const path = path_of("pages");
+    file_map map;
+    assert_int_equal(file_map_open(path, &map, NULL), DI_OK);
+    file_map_forget(map.data + 10, SIZE - 20);
+    file_map_forget(map.data + 4096, 4096);
+    file_map_forget(map.data + 1, 5); /* no whole page */
+    file_map_forget(map.data, 0);
+    assert_memory_equal(map.data, bytes, SIZE);
+    file_map_close(&map);
+    free(path);
+    free(bytes);
+}
+
 static void an_empty_file_maps_to_nothing(void **state)
 {
     (void)state;
@@ -191,6 +215,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(map_shows_the_bytes),
+        cmocka_unit_test(a_forgotten_part_reads_as_before),
         cmocka_unit_test(an_empty_file_maps_to_nothing),
         cmocka_unit_test(what_is_not_a_regular_file_is_refused),
         cmocka_unit_test(read_stops_at_the_limit),

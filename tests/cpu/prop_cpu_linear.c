@@ -1,8 +1,9 @@
-/* The CPU backend's products equal the reference bit by bit: every format, widths with and without a rest, one to many rows, all codes, for every
- * instruction set that this machine has. */
+/* The CPU backend's products equal the reference bit by bit: every format, widths with and without a rest, one to many
+ * rows, all codes, for every instruction set that this machine has. */
 #include "support/unit.h"
 
 #include "cpu/cpu.h"
+#include "cpu/cpu_fixed.h"
 #include "cpu/cpu_int.h"
 #include "ops/ref.h"
 
@@ -57,6 +58,18 @@ static void run(ops_device *dev, const ops_matrix *w, const float *x, int32_t ro
     d->linear(d, &job, 1);
 }
 
+/* m rows of k floats as kernels take them: groups of rows, each column by column. */
+static void group_rows(const float *x, size_t m, size_t k, float *grouped)
+{
+    for (size_t r = 0; r < m;) {
+        const size_t g = cpu_group(m - r);
+        for (size_t i = 0; i < k * g; i++) {
+            grouped[r * k + i] = x[(r + i % g) * k + i / g];
+        }
+        r += g;
+    }
+}
+
 static void compare(const shape *s, int32_t rows, uint64_t *seed)
 {
     ops_matrix w = random_matrix(s, seed);
@@ -76,7 +89,8 @@ static void compare(const shape *s, int32_t rows, uint64_t *seed)
     assert_true((w.packed != NULL) == (s->n_in % 32 == 0));
     run(cpu, &w, x, rows, got);
     if (memcmp(want, got, (size_t)rows * (size_t)s->n_out * sizeof *want) != 0) {
-        fail_msg("format %d, [%lld, %lld], %d rows: other bits than the reference", (int)s->format, (long long)s->n_out, (long long)s->n_in, rows);
+        fail_msg("format %d, [%lld, %lld], %d rows: other bits than the reference", (int)s->format, (long long)s->n_out,
+                 (long long)s->n_in, rows);
     }
     cpu_backend.weight_free(cpu, &w);
     free((void *)w.data);
@@ -89,9 +103,9 @@ static void compare(const shape *s, int32_t rows, uint64_t *seed)
 static void products_have_the_references_bits(void **state)
 {
     (void)state;
-    const shape shapes[] = {{OPS_FP8, 64, 96},   {OPS_FP8, 33, 32},   {OPS_FP8, 128, 512}, {OPS_FP4, 64, 96},  {OPS_FP4, 40, 32},
-                            {OPS_FP4, 128, 256}, {OPS_BF16, 3, 64},   {OPS_BF16, 96, 160}, {OPS_BF16, 7, 48},  {OPS_F32, 24, 384},
-                            {OPS_F32, 24, 1024}, {OPS_FP8, 512, 1280}};
+    const shape shapes[] = {{OPS_FP8, 64, 96}, {OPS_FP8, 33, 32},   {OPS_FP8, 128, 512}, {OPS_FP4, 64, 96},
+                            {OPS_FP4, 40, 32}, {OPS_FP4, 128, 256}, {OPS_BF16, 3, 64},   {OPS_BF16, 96, 160},
+                            {OPS_BF16, 7, 48}, {OPS_F32, 24, 384},  {OPS_F32, 24, 1024}, {OPS_FP8, 512, 1280}};
     const int32_t rows[] = {1, 2, 3, 4, 5, 7, 8, 63, 64, 65, 130};
     uint64_t seed = 7;
     for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
@@ -101,31 +115,176 @@ static void products_have_the_references_bits(void **state)
     }
 }
 
-/* Both kernels directly, so that AVX2 is tested on a machine that has AVX-512. */
+/* The kernels directly, so that AVX2 is tested on a machine that has AVX-512: every number of panels in a call, from
+ * every panel on. */
 static void every_instruction_set_agrees(void **state)
 {
     (void)state;
-    const shape shapes[] = {{OPS_FP8, 32, 416}, {OPS_FP4, 32, 416}, {OPS_BF16, 32, 416}, {OPS_F32, 32, 416}};
+    enum { K = 416, OUT = 7 * CPU_PANEL, M = 30, LDC = CPU_PANELS_MAX * CPU_PANEL };
+    const bool wide =
+        __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
+    static float x[M * K], grouped[M * K], want[M * OUT], c[M * LDC];
     uint64_t seed = 11;
-    for (size_t s = 0; s < 4; s++) {
-        for (size_t m = 1; m <= 9; m++) {
-            static float x[9 * 416], want[9][32], got[9][32], scratch[416 * 32];
-            ops_matrix w = random_matrix(&shapes[s], &seed);
-            cpu_packed *p = cpu_pack(&w);
-            assert_non_null(p);
-            for (size_t i = 0; i < m * 416; i++) {
-                x[i] = (float)(int32_t)(unit_random(&seed) % 255) - 127.0f;
+    for (size_t i = 0; i < M * K; i++) {
+        x[i] = (float)(int32_t)(unit_random(&seed) % 255) - 127.0f;
+    }
+    for (int f = OPS_F32; f <= OPS_FP4; f++) {
+        const shape s = {.format = (ops_format)f, .n_out = OUT, .n_in = K};
+        if (f == OPS_FP8R) {
+            continue;
+        }
+        ops_matrix w = random_matrix(&s, &seed);
+        cpu_packed *p = cpu_pack(&w, false, NULL, NULL);
+        assert_non_null(p);
+        for (size_t n = 1; n <= CPU_PANELS_MAX; n++) {
+            for (size_t m = 1; m <= M; m++) {
+                const size_t panel = (m + n) % (OUT / CPU_PANEL - n + 1);
+                run(ref, &w, x, (int32_t)m, want);
+                group_rows(x, m, K, grouped);
+                for (int isa = 0; isa < (wide ? 2 : 1); isa++) {
+                    (isa == 0 ? cpu_panels_avx2 : cpu_panels_avx512)(p, panel, n, grouped, m, c, LDC);
+                    for (size_t r = 0; r < m; r++) {
+                        assert_memory_equal(c + r * LDC, want + r * OUT + panel * CPU_PANEL, n * CPU_PANEL * sizeof *c);
+                    }
+                }
             }
-            cpu_tile_avx2(p, 0, x, 416, m, want[0], scratch);
-            if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")) {
-                cpu_tile_avx512(p, 0, x, 416, m, got[0], scratch);
-                assert_memory_equal(want, got, m * sizeof want[0]);
+        }
+        cpu_packed_free(p, NULL);
+        free((void *)w.data);
+        free((void *)w.scale);
+    }
+}
+
+/* FP8 in quads: matrices where every block, some blocks, no block and the last panel have zeros and subnormals. */
+static void quads_have_the_references_bits(void **state)
+{
+    (void)state;
+    enum { K = 160, OUT = 6 * CPU_PANEL + 5, PANELS = 7, M = 30, LDC = CPU_PANELS_MAX * CPU_PANEL };
+    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("gfni")) {
+        skip();
+    }
+    static float x[M * K], grouped[M * K], want[M * OUT], c[M * LDC];
+    uint64_t seed = 31;
+    for (size_t i = 0; i < M * K; i++) {
+        x[i] = bf16_round((float)(int32_t)unit_random(&seed) * 0x1p-29f);
+    }
+    for (int kind = 0; kind < 3; kind++) {
+        const shape s = {.format = OPS_FP8, .n_out = OUT, .n_in = K};
+        ops_matrix w = random_matrix(&s, &seed);
+        for (size_t i = 0; i < OUT * K && kind > 0; i++) {
+            uint8_t *code = (uint8_t *)(uintptr_t)w.data + i;
+            *code |= (*code & 0x78) == 0 && !(kind == 1 && i % 1999 == 0) ? 8 : 0;
+        }
+        cpu_packed *p = cpu_pack(&w, true, NULL, NULL);
+        assert_non_null(p);
+        for (size_t n = 1; n <= CPU_PANELS_MAX; n++) {
+            for (size_t m = 1; m <= M; m++) {
+                const size_t panel = (m + n) % (PANELS - n + 1);
+                run(ref, &w, x, (int32_t)m, want);
+                group_rows(x, m, K, grouped);
+                cpu_panels_gfni(p, panel, n, grouped, m, c, LDC);
+                for (size_t r = 0; r < m; r++) {
+                    const size_t left = OUT - panel * CPU_PANEL;
+                    const size_t width = left < n * CPU_PANEL ? left : n * CPU_PANEL;
+                    assert_memory_equal(c + r * LDC, want + r * OUT + panel * CPU_PANEL, width * sizeof *c);
+                }
             }
-            cpu_packed_free(p);
-            free((void *)w.data);
-            free((void *)w.scale);
+        }
+        cpu_packed_free(p, NULL);
+        free((void *)w.data);
+        free((void *)w.scale);
+    }
+}
+
+/* Groups of a matrix (wo_a) start at any multiple of the group's width: some at a panel, some not. */
+static void parts_of_a_matrix_have_the_references_bits(void **state)
+{
+    (void)state;
+    enum { K = 64, OUT = 160, ROWS = 5 };
+    uint64_t seed = 5;
+    const shape s = {OPS_FP8, OUT, K};
+    ops_matrix w = random_matrix(&s, &seed);
+    static float x[ROWS * K], want[ROWS * OUT], got[ROWS * OUT];
+    for (size_t i = 0; i < ROWS * K; i++) {
+        x[i] = bf16_round((float)(int32_t)unit_random(&seed) * 0x1p-29f);
+    }
+    assert_int_equal(cpu_backend.weight_load(cpu, &w, OPS_USE_PRODUCT, NULL), DI_OK);
+    for (int64_t width = 32; width <= 96; width += 32) {
+        ref_linear jobs[5];
+        size_t n = 0;
+        memset(want, 0, sizeof want);
+        memset(got, 0, sizeof got);
+        for (int64_t o = 0; o + width <= OUT; o += width, n++) {
+            jobs[n] = (ref_linear){
+                .w = &w, .out0 = o, .n_out = width, .x = x, .ldx = K, .n_rows = ROWS, .y32 = want + o, .ldy = OUT};
+        }
+        assert_true(ref_stage_begin(ref_of(ref)) && ref_stage_begin(ref_of(cpu)));
+        ref_of(ref)->linear(ref_of(ref), jobs, n);
+        for (size_t i = 0; i < n; i++) {
+            jobs[i].y32 = got + jobs[i].out0;
+        }
+        ref_of(cpu)->linear(ref_of(cpu), jobs, n);
+        assert_memory_equal(want, got, sizeof want);
+    }
+    cpu_backend.weight_free(cpu, &w);
+    free((void *)w.data);
+    free((void *)w.scale);
+}
+
+/* Integers where blocks allow them, floating point where one value is too small beside the largest, where it is huge,
+ * infinite or NaN; rows of zeros; every number of panels and rows. */
+static void integers_have_the_references_bits(void **state)
+{
+    (void)state;
+    enum { K = 160, OUT = 6 * CPU_PANEL, M = 30 };
+    if (!__builtin_cpu_supports("avx512vnni")) {
+        skip();
+    }
+    static float x[M * K], unit[M * K / 32], want[M * OUT], c[M * CPU_PANELS_MAX * CPU_PANEL];
+    static int16_t fixed[M * K];
+    uint64_t seed = 21;
+    const shape s = {.format = OPS_FP4, .n_out = OUT, .n_in = K};
+    ops_matrix w = random_matrix(&s, &seed);
+    cpu_packed *p = cpu_pack(&w, false, NULL, NULL);
+    assert_non_null(p);
+    for (size_t m = 1; m <= M; m++) {
+        size_t n_floating = 0;
+        for (size_t i = 0; i < m * K; i++) {
+            const uint64_t kind = unit_random(&seed) % 97;
+            const float size = kind == 0 ? 0x1p-16f : kind == 1 && m % 3 == 0 ? 0x1p105f : kind == 2 ? 0.0f : 1.0f;
+            x[i] = i / 32 % 7 == 0 ? 0.0f : bf16_round((float)(int32_t)unit_random(&seed) * 0x1p-29f) * size;
+        }
+        if (m % 5 == 0) {
+            x[unit_random(&seed) % (m * K)] = m % 2 == 0 ? INFINITY : NAN;
+        }
+        for (size_t r = 0; r < m;) {
+            const size_t g = cpu_group(m - r);
+            for (size_t i = 0; i < g; i++) {
+                cpu_fix_row(x + (r + i) * K, K, g, fixed + r * K + 2 * i, unit + r * (K / 32) + i);
+            }
+            r += g;
+        }
+        for (size_t i = 0; i < m * K / 32; i++) {
+            n_floating += unit[i] == 0.0f;
+        }
+        assert_true(m < 4 || (n_floating > 0 && n_floating < m * K / 32));
+        run(ref, &w, x, (int32_t)m, want);
+        for (size_t n = 1; n <= CPU_PANELS_MAX; n++) {
+            const size_t panel = (m + n) % (OUT / CPU_PANEL - n + 1);
+            const cpu_rows rows = {.x = x, .ldx = K, .fixed = fixed, .unit = unit};
+            cpu_fixed_vnni(p, panel, n, &rows, m, c, CPU_PANELS_MAX * CPU_PANEL);
+            for (size_t r = 0; r < m; r++) {
+                for (size_t o = 0; o < n * CPU_PANEL; o++) {
+                    const float a = c[r * CPU_PANELS_MAX * CPU_PANEL + o];
+                    const float b = want[r * OUT + panel * CPU_PANEL + o];
+                    assert_true(fmt_bits(a) == fmt_bits(b) || (a != a && b != b));
+                }
+            }
         }
     }
+    cpu_packed_free(p, NULL);
+    free((void *)w.data);
+    free((void *)w.scale);
 }
 
 static void a_nan_code_takes_the_reference_path(void **state)
@@ -158,6 +317,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_have_the_references_bits),
         cmocka_unit_test(every_instruction_set_agrees),
+        cmocka_unit_test(quads_have_the_references_bits),
+        cmocka_unit_test(parts_of_a_matrix_have_the_references_bits),
+        cmocka_unit_test(integers_have_the_references_bits),
         cmocka_unit_test(a_nan_code_takes_the_reference_path),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

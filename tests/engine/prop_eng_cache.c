@@ -2,6 +2,7 @@
  * the tokens that each gives alone without a cache. Small budgets make snapshots and pages go, so that the dependency halo is
  * recomputed and misses happen too.
  * ctest: timeout=900 */
+#include "engine/eng_model.h"
 #include "support/unit.h"
 
 #include <deepinfer/engine.h>
@@ -34,14 +35,7 @@ static size_t below(uint64_t *seed, size_t n) { return (size_t)(unit_random(seed
 
 static void open_model(const char *dir)
 {
-    char path[1024];
-    di_error err;
-    const char *const source = getenv("DI_SOURCE_DIR");
-    assert_non_null(source);
-    (void)snprintf(path, sizeof path, "%s/%s", source, dir);
-    if (di_model_open(path, NULL, &model, &err) != DI_OK) {
-        fail_msg("%s", err.message);
-    }
+    model = eng_model_open(dir);
     di_model_get_info(model, &info);
 }
 

@@ -167,6 +167,8 @@ static void misuse_is_refused_by_name(void **state)
     di_engine_close(e);
     const di_engine_options o = {.backend = "abacus"};
     unit_expect_error(di_engine_open(model, &o, &e, &err), DI_E_ARGUMENT, &err, "abacus", "ref", NULL);
+    const di_engine_options isa = {.backend = "cpu", .cpu_isa = "mmx"};
+    unit_expect_error(di_engine_open(model, &isa, &e, &err), DI_E_ARGUMENT, &err, "cpu_isa is 'mmx'", "avx512vnni", NULL);
 }
 
 int main(void)

@@ -1,12 +1,12 @@
 /* Fails each allocation of opening an engine and generating in turn (support/torture.h): a clean DI_E_MEMORY, no leak, no crash. And
  * when memory comes back, the failed call can be repeated, or the sequence says that it can't go on; other sequences do.
  * ctest: timeout=240 wrap=malloc,calloc,realloc,strdup,aligned_alloc,free */
+#include "engine/eng_model.h"
 #include "support/torture.h"
 
 #include <deepinfer/engine.h>
 
 #include <limits.h>
-#include <stdio.h>
 
 enum { N_PROMPT = 40, N_CACHED = 130, N_NEW = 6, HIDDEN_MAX = 4096 };
 
@@ -196,14 +196,7 @@ static void what_failed_can_be_repeated(void **state)
 static int open_model(void **state)
 {
     (void)state;
-    char path[1024];
-    di_error err;
-    const char *const source = getenv("DI_SOURCE_DIR");
-    assert_non_null(source);
-    snprintf(path, sizeof path, "%s/tests/data/model/t6-strict", source);
-    if (di_model_open(path, NULL, &model, &err) != DI_OK) {
-        fail_msg("%s", err.message);
-    }
+    model = eng_model_open("tests/data/model/t6-strict");
     di_model_get_info(model, &info);
     assert_true(info.hidden_size <= HIDDEN_MAX);
     return 0;

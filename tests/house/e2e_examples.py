@@ -79,7 +79,19 @@ def test_recipe_makes_ids_of_a_request_and_events_of_ids():
     assert choices[-1]["finish_reason"] == "tool_calls" and json.loads(events[-1])["usage"]["prompt_tokens"] == n_ids
 
 
+def test_batch_answers_line_by_line(tmp_path):
+    path = tmp_path / "bodies.jsonl"
+    question = {"model": "DeepSeek-V4.1-Flash", "temperature": 0, "thinking": {"type": "disabled"},
+                "messages": [{"role": "user", "content": "Which country has Cairo as its capital?"}]}
+    path.write_text("\n".join(json.dumps(body) for body in (question, {"model": "x"}, question)))
+    answers = [json.loads(line) for line in run("batch", DEMO, path).splitlines()]
+    assert [answer["choices"][0]["message"]["content"] for answer in answers[::2]] == ["Cairo is the capital of Egypt."] * 2
+    assert answers[1]["error"]["type"] == "invalid_request_error"
+
+
 @pytest.mark.parametrize("words, message", [
+    (["batch"], "usage"),
+    (["batch", "no/such/model", "README.md"], "no/such/model"),
     (["generate", "no/such/model"], "no/such/model"),
     (["tokenize"], "usage"),
     (["tokenize", "no/such/file", "x"], "no/such/file"),

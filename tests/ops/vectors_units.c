@@ -511,7 +511,8 @@ static void compressor(int32_t ratio)
     }
     static const bf16 index_wk[INDEX * D];
     static const float ones[INDEX], still[D / 2];
-    static float open_group[2 * D];
+    static float open_groups[OPS_OPEN_GROUPS * 2 * D];
+    const float *const open_group = open_groups + (TOKENS - 1) / 2 % OPS_OPEN_GROUPS * 2 * D; /* of the last token */
     static uint8_t page[TOKENS * 256];
     static bf16 latents[TOKENS][D];
     uint8_t *pages[1] = {page};
@@ -522,7 +523,7 @@ static void compressor(int32_t ratio)
     ops_matrix wk = {.format = OPS_BF16, .n_out = INDEX, .n_in = D, .data = (const uint8_t *)index_wk};
     for (int32_t at = 0; at < TOKENS;) {
         int32_t n = at == 0 ? 7 : 1;
-        ops_seq seq = {.n_rows = n, .pos0 = at, .state = (uint8_t *)open_group, .pages = pages};
+        ops_seq seq = {.n_rows = n, .pos0 = at, .state = (uint8_t *)open_groups, .pages = pages};
         ref_compress(dev, &(ops_compress_args){.n_rows = n, .n_seqs = 1, .seqs = &seq, .ratio = ratio, .hidden = HIDDEN, .head_dim = D,
                                                .rope_dim = D, .index_dim = INDEX, .norm_eps = 1e-20f, .u = u + at * HIDDEN, .rope = still,
                                                .wkv = &wkv, .wgate = &wgate, .norm = norm, .index_wk = &wk, .index_k_norm = ones,

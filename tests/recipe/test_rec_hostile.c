@@ -180,6 +180,31 @@ static void bodies_that_are_no_object_are_refused(void **state)
     }
 }
 
+static void more_messages_than_allowed_are_refused(void **state)
+{
+    static const struct {
+        di_protocol protocol;
+        const char *body;
+        const char *message;
+    } cases[] = {
+        {DI_CHAT, "{\"model\":\"m\",\"messages\":[1,2,3,4]}", "messages: 4 are too many, at most 3 are taken"},
+        {DI_MESSAGES, "{\"model\":\"m\",\"max_tokens\":1,\"messages\":[1,2,3,4]}", "messages: 4 are too many, at most 3 are taken"},
+        {DI_RESPONSES, "{\"model\":\"m\",\"input\":[1,2,3,4]}", "input: 4 are too many, at most 3 are taken"},
+    };
+    const di_recipe_options options = {.max_messages = 3};
+    di_recipe *recipe = NULL;
+    (void)state;
+    assert_int_equal(di_recipe_open(NULL, &options, &recipe, NULL), DI_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        di_request *request = NULL;
+        di_error err = {.message = ""};
+        const di_status status = di_request_read(recipe, cases[i].protocol, cases[i].body, strlen(cases[i].body), &request, &err);
+        assert_int_equal(status, DI_E_ARGUMENT);
+        assert_string_equal(err.message, cases[i].message);
+    }
+    di_recipe_close(recipe);
+}
+
 static void ten_thousand_messages_are_read(void **state)
 {
     (void)state;
@@ -265,6 +290,7 @@ int main(void)
         cmocka_unit_test(deep_arguments_are_one_parameter),
         cmocka_unit_test(odd_json_is_what_the_rules_say),
         cmocka_unit_test(bodies_that_are_no_object_are_refused),
+        cmocka_unit_test(more_messages_than_allowed_are_refused),
         cmocka_unit_test(ten_thousand_messages_are_read),
         cmocka_unit_test(ten_thousand_calls_and_results_are_sorted),
         cmocka_unit_test(ten_thousand_tools_are_read),

@@ -301,6 +301,8 @@ static void numbers_reach_the_engine(void **state)
     r = req_open(&here, HI ",'max_tokens':5,'max_completion_tokens':7");
     assert_int_equal(di_request_inference(r.request)->max_tokens, 5);
     req_close(&r);
+    req_expect_error(&here, HI ",'max_tokens':5,'max_completion_tokens':393217", DI_E_ARGUMENT,
+                     "Invalid max_tokens value, the valid range of max_tokens is [1, 393216]");
     req_expect_error(&here, HI ",'top_p':1e-60", DI_E_ARGUMENT, "Invalid top_p value, the valid range of top_p is (0, 1.0]");
     req_expect_error(&here, HI ",'temperature':1e300", DI_E_ARGUMENT,
                      "Invalid temperature value, the valid range of temperature is [0, 2]");

@@ -1,7 +1,8 @@
 /* Encoding with threads gives the ids of encoding with one, for texts with few, many and no places to cut. */
 #include "tok_support.h"
 
-#define TEXT_BYTES (((size_t)2 << 19) + 70000) /* two chunks and a bit */
+#define TEXT_BYTES (((size_t)2 << 19) + 70000) /* some ranges and a bit */
+#define LONG_BYTES ((size_t)9 << 20)           /* more than a section of two threads */
 
 static void assert_same(const di_tokenizer *tok, const char *text, size_t n, unsigned flags, int n_threads)
 {
@@ -88,6 +89,48 @@ static void same_ids_for_any_text(void **state)
     di_tokenizer_close(tok);
 }
 
+/* Sections, stripes, threads without a stripe of their own; one call after the other, in which scratches and their memory come back. */
+static void same_ids_for_any_number_of_threads(void **state)
+{
+    static const int threads[] = {2, 9, 3};
+    (void)state;
+    di_tokenizer *const tok = sup_demo();
+    char *const text = calloc(LONG_BYTES, 1);
+    assert_non_null(text);
+    uint64_t random = 5;
+    for (size_t n = 0; n + 16 < LONG_BYTES;) {
+        uint64_t word = sup_random(&random) % 3000;
+        const size_t end = n + 3 + word % 9;
+        while (n < end) {
+            text[n++] = "etaoinshrdluqEX"[sup_random(&word) % 15];
+        }
+        text[n++] = word % 9 == 0 ? '\n' : ' ';
+    }
+    memset(text + LONG_BYTES / 2, 'a', (size_t)300 << 10); /* ranges without a cut */
+    for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
+        assert_same(tok, text, LONG_BYTES - i * 100000, i % 2 == 0 ? 0 : DI_ENCODE_SPECIAL, threads[i]);
+    }
+    free(text);
+    di_tokenizer_close(tok);
+}
+
+/* Wherever the wrong byte is: at an end, at a border of two ranges, or a character cut short by it. */
+static void text_that_is_not_valid_gives_the_ids_of_one_thread(void **state)
+{
+    static const size_t places[] = {0, 1, (size_t)128 << 10, ((size_t)128 << 10) + 1, ((size_t)256 << 10) - 1, TEXT_BYTES - 1};
+    (void)state;
+    di_tokenizer *const tok = sup_demo();
+    char *const text = malloc(TEXT_BYTES);
+    assert_non_null(text);
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        repeat(text, TEXT_BYTES, i % 2 == 0 ? "one line of 12 words\n" : "\xE4\xBD\xA0\xE5\xA5\xBD 1");
+        text[places[i]] = (char)(i % 2 == 0 ? 0xE4 : 0xFF);
+        assert_same(tok, text, TEXT_BYTES, 0, 2);
+    }
+    free(text);
+    di_tokenizer_close(tok);
+}
+
 static void small_texts_and_wrong_arguments(void **state)
 {
     (void)state;
@@ -106,6 +149,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_ids_for_any_text),
+        cmocka_unit_test(same_ids_for_any_number_of_threads),
+        cmocka_unit_test(text_that_is_not_valid_gives_the_ids_of_one_thread),
         cmocka_unit_test(too_little_room_is_kept_to),
         cmocka_unit_test(small_texts_and_wrong_arguments),
     };

@@ -1,5 +1,5 @@
 /* The table of options: command line over environment over default; lists of ids. What ends the program (bad values, --help) is in
- * e2e_generate.py. */
+ * e2e_generate.py, the file in test_options_file.c. */
 #include "options.h"
 
 #include "support/unit.h"

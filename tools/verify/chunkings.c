@@ -132,7 +132,7 @@ static di_status run_setting(const di_model *model, const vf_settings *s, bool t
     return status;
 }
 
-static di_status run_settings(const di_model *model, const char *backend, const vf_case *cases, size_t n, vf_chunkings *out,
+static di_status run_settings(const di_model *model, const vf_settings *settings, const vf_case *cases, size_t n, vf_chunkings *out,
                               di_error *err)
 {
     di_status status = DI_OK;
@@ -144,7 +144,9 @@ static di_status run_settings(const di_model *model, const char *backend, const 
         for (int threads = 1; status == DI_OK && threads <= MAX_THREADS; threads++) {
             for (int traced = 1; status == DI_OK && traced >= 0; traced--) {
                 const int32_t chunk = chunk_sizes[k] == AT_ONCE ? longest_prompt(cases, n) : chunk_sizes[k];
-                const vf_settings s = {.backend = backend, .n_threads = threads, .chunk_tokens = chunk};
+                vf_settings s = *settings;
+                s.n_threads = threads;
+                s.chunk_tokens = chunk;
                 const bool first = k == 0 && threads == 1 && traced == 1;
                 status = run_setting(model, &s, traced == 1, cases, n, references, first, out, err);
             }
@@ -158,7 +160,7 @@ static di_status run_settings(const di_model *model, const char *backend, const 
     return status;
 }
 
-di_status vf_check_chunkings(const di_model *model, const char *backend, const vf_golden *g, const char *only, vf_chunkings *out,
+di_status vf_check_chunkings(const di_model *model, const vf_settings *settings, const vf_golden *g, const char *only, vf_chunkings *out,
                              di_error *err)
 {
     const size_t n_all = js_length(g->cases);
@@ -179,7 +181,7 @@ di_status vf_check_chunkings(const di_model *model, const char *backend, const v
         }
     }
     if (status == DI_OK && n > 0) {
-        status = run_settings(model, backend, cases, n, out, err);
+        status = run_settings(model, settings, cases, n, out, err);
     }
     out->n_cases = n;
     for (size_t i = 0; i < n; i++) {

@@ -14,8 +14,8 @@ typedef struct vf_chunkings {
     char first[VF_TEXT_BYTES]; /* "prompt_033, chunks of 7, 2 threads, traced: L0.window of the caches differs" */
 } vf_chunkings;
 
-/* Cases called `only` alone, unless it is NULL. */
-di_status vf_check_chunkings(const di_model *model, const char *backend, const vf_golden *g, const char *only, vf_chunkings *out,
+/* Cases called `only` alone, unless it is NULL. Of the settings, threads and chunks are its own. */
+di_status vf_check_chunkings(const di_model *model, const vf_settings *settings, const vf_golden *g, const char *only, vf_chunkings *out,
                              di_error *err);
 
 #endif

@@ -39,6 +39,7 @@ typedef struct vf_case {
     size_t n_steps;
     size_t *chunks;      /* tokens of each feed of the prompt; owned */
     size_t n_chunks;
+    bool drafts;         /* behind each step the draft model proposes from the token of the next one */
     double swiglu_limit; /* 0 = as configured */
     bool may_move;       /* selection_changes */
     vf_tolerance if_moved;

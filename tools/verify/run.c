@@ -11,10 +11,12 @@ di_status vf_runner_open(const di_model *model, const vf_settings *settings, boo
     out->vocab = info.vocab_size;
     const di_engine_options options = {
         .backend = settings->backend,
+        .cpu_isa = settings->cpu_isa,
         .n_threads = settings->n_threads,
         .chunk_tokens = settings->chunk_tokens,
         .trace = traced ? vf_trace_on : NULL,
         .trace_user = traced ? &out->trace : NULL,
+        .draft = true,
     };
     return di_engine_open(model, &options, &out->engine, err);
 }
@@ -52,6 +54,44 @@ di_status vf_feed_prompt(const vf_case *c, bool keep_logits, di_sequence *sequen
     return status;
 }
 
+/* ---- Drafts ---- */
+
+/* Rows of a phase with drafts: more than any of its tensors has, so that each is compared with the last rows of its record. */
+#define DRAFT_ROWS 4096
+
+static di_status bias_of_markov_head(vf_runner *r, int32_t n, di_error *err)
+{
+    size_t rank;
+    const vf_record *const logits = vf_trace_find(&r->trace, "logits", &rank);
+    const vf_record *const base = vf_trace_find(&r->trace, "base_logits", &rank);
+    const size_t size = (size_t)n * (size_t)r->vocab;
+    float *const bias = ar_calloc(size, sizeof *bias);
+    if (bias == NULL || logits == NULL || base == NULL || logits->n_elements < size || base->n_elements != size) {
+        free(bias);
+        return err_set(err, DI_E_INTERNAL, "the engine's trace of a draft is not complete");
+    }
+    const size_t behind = logits->n_elements - size; /* those of the backbone */
+    for (size_t i = 0; i < size; i++) {
+        bias[i] = (float)(vf_number(DI_F32, logits->data, behind + i) - vf_number(DI_F32, base->data, i));
+    }
+    vf_trace_on(&r->trace, &(di_trace){.name = "markov_bias", .dtype = DI_F32, .n_dims = 2, .dims = {n, r->vocab}, .data = bias});
+    free(bias);
+    return DI_OK;
+}
+
+static di_status run_draft(vf_runner *r, int32_t anchor, di_sequence *sequence, di_error *err)
+{
+    int32_t ids[1 + DI_MAX_DRAFT] = {anchor};
+    float confidence[DI_MAX_DRAFT];
+    int32_t n = 0;
+    di_status status = di_sequence_draft(sequence, anchor, ids + 1, confidence, DI_MAX_DRAFT, &n, err);
+    if (status == DI_OK) {
+        vf_trace_on(&r->trace, &(di_trace){.name = "draft_ids", .dtype = DI_I32, .n_dims = 1, .dims = {1 + n}, .data = ids});
+        status = bias_of_markov_head(r, n, err);
+    }
+    return status == DI_OK ? di_sequence_trace_caches(sequence, err) : status;
+}
+
 /* Puts the sequence's logits into a record, so that they are compared like any other value. */
 static di_status take_logits(const vf_runner *r, const di_sequence *sequence, vf_trace *into, const char *name, di_error *err)
 {
@@ -79,10 +119,14 @@ static di_status run_prompt(vf_runner *r, const vf_case *c, di_sequence *sequenc
     if (status == DI_OK) {
         status = take_logits(r, sequence, &r->logits, "logits", err);
     }
+    if (status == DI_OK && c->drafts) {
+        status = di_sequence_trace_caches(sequence, err);
+    }
     if (status == DI_OK) {
         status = trace_complete(r, err);
     }
-    const vf_phase_values values = {.n_rows = c->n_ids, .n_tokens = (int64_t)c->n_ids, .trace = &r->trace, .logits = &r->logits};
+    const vf_phase_values values = {.n_rows = c->drafts ? DRAFT_ROWS : c->n_ids, .n_tokens = (int64_t)c->n_ids, .trace = &r->trace,
+                                    .logits = &r->logits};
     return status == DI_OK ? vf_compare_phase(c, &values, out, err) : status;
 }
 
@@ -100,12 +144,15 @@ static di_status run_step(vf_runner *r, const vf_case *c, size_t i, di_sequence 
     if (status == DI_OK) {
         status = take_logits(r, sequence, &r->decode, "decode_logits", err);
     }
+    if (status == DI_OK && c->drafts) {
+        status = run_draft(r, c->steps[i + 1], sequence, err);
+    }
     if (status == DI_OK) {
         status = trace_complete(r, err);
     }
     const int64_t base = (int64_t)(c->n_ids + i);
-    const vf_phase_values values = {.phase = (int)i + 1, .base = base, .n_rows = 1, .n_tokens = base + 1,
-                                    .trace = &r->trace, .logits = &r->logits};
+    const vf_phase_values values = {.phase = (int)i + 1, .base = base, .n_rows = c->drafts ? DRAFT_ROWS : 1, .n_tokens = base + 1,
+                                    .trace = &r->trace, .logits = c->drafts ? &r->trace : &r->logits};
     return status == DI_OK ? vf_compare_phase(c, &values, out, err) : status;
 }
 

@@ -11,6 +11,7 @@
 
 typedef struct vf_settings {
     const char *backend;
+    const char *cpu_isa;
     int32_t n_threads;
     int32_t chunk_tokens;
 } vf_settings;

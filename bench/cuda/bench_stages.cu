@@ -1,0 +1,289 @@
+/* bench_stages.cu - speed of the stages at the released shapes, as a share of the run's own copy bandwidth.
+ *
+ * Weights are random codes made on the device in packed form: all 384 experts of a layer (7.2 GB), five copies of each dense matrix, so
+ * that nothing is found in the L2 again. A time is the mean over the launches of one graph; every launch of the experts has its own
+ * routing. The bytes counted are those of the weights a step needs, each once: reading them is the floor. */
+#include "lab.cuh"
+
+#include "cuda/cu_kernels.h"
+
+#include <string>
+
+static const int HIDDEN = 5120;
+static const int INTER = 2304;
+static const int EXPERTS = 384;
+static const int ACTIVE = 6;
+
+static double copy_rate;
+static const char *wanted = ""; /* part of a case's name */
+
+/* Random tiles: codes anything, scale bytes in a narrow range, as trained models have them. */
+static __global__ void fill_tiles(uint8_t *p, size_t n, int tile, int codes, int base, uint64_t seed)
+{
+    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < n / 4; i += (size_t)gridDim.x * blockDim.x) {
+        uint32_t r = (uint32_t)lab_mix(seed + i);
+        int at = (int)(i * 4 % tile);
+        if (at >= codes) {
+            r = (r & 0x03030303u) + base * 0x01010101u;
+        } else if (tile == CU_TILE_BYTES_BF16) {
+            r = (r & 0x807F807Fu) | 0x3C003C00u;
+        }
+        ((uint32_t *)p)[i] = r;
+    }
+}
+
+static uint8_t *tiles(cu_format format, size_t n_out, size_t n_in, uint64_t seed)
+{
+    const int tile = (int)cu_tile_bytes(format);
+    const int codes = format == CU_FP4 ? 1024 : format == CU_FP8 ? 2048 : 4096;
+    size_t n = n_out / 8 * (n_in / CU_TILE_INPUTS) * (size_t)tile;
+    uint8_t *p;
+    LAB_CHECK(cudaMalloc(&p, n));
+    fill_tiles<<<2048, 256>>>(p, n, tile, codes, format == CU_FP4 ? 117 + CU_SCALE_BIAS_FP4 : 108 + CU_SCALE_BIAS_FP8, seed);
+    LAB_CHECK(cudaGetLastError());
+    return p;
+}
+
+static void report(const char *name, double us, double bytes)
+{
+    lab_line("stages", name, "time", us, "us", "copy", bytes / us / copy_rate);
+}
+
+template <typename T>
+static T *upload(const std::vector<T> &v)
+{
+    T *p;
+    LAB_CHECK(cudaMalloc(&p, v.size() * sizeof(T)));
+    LAB_CHECK(cudaMemcpy(p, v.data(), v.size() * sizeof(T), cudaMemcpyHostToDevice));
+    return p;
+}
+
+template <typename T>
+static T *device(size_t n)
+{
+    T *p;
+    LAB_CHECK(cudaMalloc(&p, n * sizeof(T)));
+    LAB_CHECK(cudaMemset(p, 0, n * sizeof(T)));
+    return p;
+}
+
+/* --- Experts ------------------------------------------------------------------------------------------------------------------ */
+
+/* Lists of n rows: uniform, or by a Zipf law over a random order of the experts. */
+static std::vector<int32_t> routes(int n_rows, bool zipf, uint64_t seed)
+{
+    std::vector<double> sum(EXPERTS + 1, 0.0);
+    for (int e = 0; e < EXPERTS; e++) {
+        sum[e + 1] = sum[e] + (zipf ? 1.0 / (e + 8) : 1.0);
+    }
+    std::vector<int32_t> ids;
+    for (int t = 0; t < n_rows; t++) {
+        std::vector<int32_t> list;
+        while ((int)list.size() < ACTIVE) {
+            double at = (double)(lab_mix(seed++) >> 11) * 0x1p-53 * sum[EXPERTS];
+            int32_t e = (int32_t)(std::upper_bound(sum.begin(), sum.end(), at) - sum.begin()) - 1;
+            e = e * 77 % EXPERTS;
+            if (std::find(list.begin(), list.end(), e) == list.end()) {
+                list.push_back(e);
+            }
+        }
+        std::sort(list.begin(), list.end());
+        ids.insert(ids.end(), list.begin(), list.end());
+    }
+    return ids;
+}
+
+static void bench_experts()
+{
+    const int MOST = 256;
+    std::vector<cu_expert> table;
+    for (int e = 0; e <= EXPERTS; e++) {
+        cu_format f = e < EXPERTS ? CU_FP4 : CU_FP8;
+        table.push_back({tiles(f, INTER, HIDDEN, 3 * e), tiles(f, HIDDEN, INTER, 3 * e + 1), tiles(f, INTER, HIDDEN, 3 * e + 2)});
+    }
+    const double expert_bytes = 3.0 * INTER * HIDDEN * (0.5 + 1.0 / 32);
+    const double shared_bytes = 3.0 * INTER * HIDDEN * (1.0 + 1.0 / 1024);
+    std::vector<uint16_t> u;
+    for (int i = 0; i < MOST * HIDDEN; i++) {
+        u.push_back(lab_to_bf16((float)(lab_mix(i) & 0xFFFF) / 32768.0f - 1.0f));
+    }
+    cu_experts_args a = {};
+    a.hidden = HIDDEN;
+    a.inter = INTER;
+    a.n_experts = EXPERTS;
+    a.n_active = ACTIVE;
+    a.limit = 10.0f;
+    a.u = upload(u);
+    a.weights = upload(std::vector<float>(MOST * ACTIVE, 0.25f));
+    a.shared = table.back();
+    a.experts = upload(table);
+    a.y = device<uint16_t>((size_t)MOST * HIDDEN);
+    a.work.x = device<uint16_t>((size_t)MOST * HIDDEN);
+    a.work.h = device<uint16_t>((size_t)MOST * (ACTIVE + 1) * INTER);
+    a.work.out = device<uint16_t>((size_t)MOST * (ACTIVE + 1) * HIDDEN);
+    a.work.blocks = device<cu_token_block>(MOST * ACTIVE);
+    a.work.done = device<uint32_t>(MOST * (ACTIVE + 1));
+    a.work.counters = device<uint32_t>(2);
+    const int sms = lab_sms();
+    for (int zipf = 0; zipf < 2; zipf++) {
+        for (int t : {1, 2, 4, 6, 8, 16, 32, 64, 128, 256}) {
+            char name[48];
+            snprintf(name, sizeof name, "experts_%s_%d", zipf ? "zipf" : "uniform", t);
+            if (strstr(name, wanted) == nullptr) {
+                continue;
+            }
+            const int n = t <= 16 ? 100 : 20;
+            std::vector<int32_t *> ids;
+            double distinct = 0.0;
+            for (int i = 0; i < n; i++) {
+                std::vector<int32_t> r = routes(t, zipf != 0, 1000000ull * t + 10000ull * i);
+                std::vector<bool> seen(EXPERTS);
+                for (int32_t e : r) {
+                    distinct += !seen[e];
+                    seen[e] = true;
+                }
+                ids.push_back(upload(r));
+            }
+            a.n_rows = t;
+            double us = lab_time(n, 5, [&](cudaStream_t s, int i) {
+                cu_experts_args b = a;
+                b.ids = ids[i];
+                LAB_CHECK((cudaError_t)cu_launch_experts(&b, sms, s));
+            });
+            report(name, us, distinct / n * expert_bytes + shared_bytes);
+            for (int32_t *p : ids) {
+                LAB_CHECK(cudaFree(p));
+            }
+        }
+    }
+    for (const cu_expert &e : table) {
+        LAB_CHECK(cudaFree((void *)e.w1));
+        LAB_CHECK(cudaFree((void *)e.w2));
+        LAB_CHECK(cudaFree((void *)e.w3));
+    }
+}
+
+/* --- Dense products ------------------------------------------------------------------------------------------------------------- */
+
+struct shape {
+    const char *name;
+    cu_format format;
+    int n_out[2]; /* one or two matrices */
+    int n_in;
+    int split;
+    int groups;
+    bool wide; /* fp32 results */
+};
+
+static void bench_linear()
+{
+    const shape shapes[] = {
+        {"wq_a_wkv", CU_FP8, {1280, 512}, 5120, 4, 1, false}, {"wq_b", CU_FP8, {32768, 0}, 1280, 1, 1, false},
+        {"wo_a", CU_FP8, {8192, 0}, 4096, 4, 8, false},      {"wo_b", CU_FP8, {5120, 0}, 8192, 4, 1, false},
+        {"router", CU_BF16, {384, 0}, 5120, 4, 1, true},     {"lm_head", CU_BF16, {129280, 0}, 5120, 4, 1, true}};
+    const int MOST = 64;
+    const int sms = lab_sms();
+    for (const shape &s : shapes) {
+        const double weights = s.format == CU_FP8 ? 1.0 + 1.0 / 1024 : 2.0;
+        const double bytes = (double)(s.n_out[0] + s.n_out[1]) * s.n_in * weights;
+        bool any = false;
+        for (const char *t : {"_1", "_2", "_4", "_8", "_16", "_32", "_64"}) {
+            any = any || strstr((std::string(s.name) + t).c_str(), wanted) != nullptr;
+        }
+        if (!any) {
+            continue;
+        }
+        const int copies = (int)std::max(1.0, std::ceil(3.0 * 62e6 / bytes));
+        std::vector<uint8_t *> w[2];
+        for (int c = 0; c < copies; c++) {
+            for (int j = 0; j < 2; j++) {
+                w[j].push_back(s.n_out[j] > 0 ? tiles(s.format, s.n_out[j], s.n_in, 100 * c + j) : nullptr);
+            }
+        }
+        uint16_t *x = (uint16_t *)lab_bytes((size_t)MOST * s.n_in * s.groups * 2, 9, 0x3C, 4);
+        float *y = device<float>((size_t)MOST * (s.n_out[0] + s.n_out[1]));
+        for (int t : {1, 2, 4, 8, 16, 32, 64}) {
+            char name[48];
+            snprintf(name, sizeof name, "%s_%d", s.name, t);
+            if (strstr(name, wanted) == nullptr) {
+                continue;
+            }
+            cu_linear_set set = {};
+            set.n_rows = t;
+            set.format = s.format;
+            for (int j = 0; j < 2 && s.n_out[j] > 0; j++) {
+                cu_linear &job = set.jobs[set.n_jobs++];
+                job.n_out = s.n_out[j];
+                job.n_in = s.n_in;
+                job.split = s.split;
+                job.group_rows = s.groups > 1 ? s.n_out[j] / s.groups : 0;
+                job.x = x;
+                job.ldx = (int64_t)s.n_in * s.groups;
+                job.ldy = s.n_out[j];
+                (s.wide ? job.y32 = y : (float *)(job.y16 = (uint16_t *)y + j * (size_t)MOST * s.n_out[0]));
+            }
+            double us = lab_time(s.n_out[0] > 100000 ? 10 : 100, 5, [&](cudaStream_t stream, int i) {
+                for (int j = 0; j < set.n_jobs; j++) {
+                    set.jobs[j].packed = w[j][i % copies];
+                }
+                LAB_CHECK((cudaError_t)cu_launch_linear(&set, sms, stream));
+            });
+            report(name, us, bytes);
+        }
+        for (int j = 0; j < 2; j++) {
+            for (uint8_t *p : w[j]) {
+                LAB_CHECK(cudaFree(p));
+            }
+        }
+        LAB_CHECK(cudaFree(x));
+        LAB_CHECK(cudaFree(y));
+    }
+}
+
+/* --- Seams ----------------------------------------------------------------------------------------------------------------------- */
+
+static void bench_seams()
+{
+    const int MOST = 256;
+    const int STREAMS = CU_SEAM_STREAMS;
+    uint16_t *x = (uint16_t *)lab_bytes((size_t)MOST * STREAMS * HIDDEN * 2, 41, 0x3C, 3);
+    uint16_t *y = (uint16_t *)lab_bytes((size_t)MOST * HIDDEN * 2, 42, 0x3C, 3);
+    float *values = upload(std::vector<float>((size_t)STREAMS * HIDDEN * CU_SEAM_MIXES, 0.01f));
+    float *out = device<float>((size_t)MOST * 64);
+    for (int t : {1, 8, 64, 256}) {
+        cu_seam_open_job open = {t, HIDDEN, 20, 1e-6f, 1e-20f, x, values, values, values, values, values, out, nullptr, nullptr, y};
+        open.post = out + MOST * 8;
+        open.comb = out + MOST * 16;
+        cu_seam_close_job close = {t, HIDDEN, y, values, values, x};
+        const double bytes = (double)t * HIDDEN * 2 * (STREAMS + 1);
+        char name[32];
+        snprintf(name, sizeof name, "seam_open_%d", t);
+        if (strstr(name, wanted) != nullptr) {
+            double us = lab_time(100, 5, [&](cudaStream_t s, int) { LAB_CHECK((cudaError_t)cu_launch_seam_open(&open, s)); });
+            report(name, us, bytes + 4.0 * STREAMS * HIDDEN * CU_SEAM_MIXES);
+        }
+        snprintf(name, sizeof name, "seam_close_%d", t);
+        if (strstr(name, wanted) != nullptr) {
+            double us = lab_time(100, 5, [&](cudaStream_t s, int) { LAB_CHECK((cudaError_t)cu_launch_seam_close(&close, s)); });
+            report(name, us, bytes + (double)t * HIDDEN * 2 * STREAMS);
+        }
+    }
+    LAB_CHECK(cudaFree(x));
+    LAB_CHECK(cudaFree(y));
+    LAB_CHECK(cudaFree(values));
+    LAB_CHECK(cudaFree(out));
+}
+
+/* bench_stages [PART]: only the cases whose name holds PART. The ceiling is read again at the end: a card that throttled shows it. */
+int main(int argc, char **argv)
+{
+    wanted = argc > 1 ? argv[1] : "";
+    copy_rate = lab_copy_bandwidth("stages");
+    bench_linear();
+    bench_seams();
+    if (wanted[0] == '\0' || strncmp(wanted, "experts", 7) == 0) {
+        bench_experts();
+    }
+    lab_copy_bandwidth("stages");
+    return 0;
+}

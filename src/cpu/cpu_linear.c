@@ -1,0 +1,289 @@
+/* cpu_linear.c - products of packed matrices: which thread does which panels, and where results go.
+ *
+ * The panels of all jobs of a stage stand in one row, cut into units of up to four; threads take contiguous stretches
+ * of about equal cost. An output depends on its own row alone, so neither the cut nor the number of threads changes a
+ * bit. */
+#include "core/arith.h"
+#include "cpu/cpu_fixed.h"
+#include "cpu/cpu_int.h"
+#include "ops/vector.h"
+
+#define ROWS 96 /* done at once: their results stay in the first cache, their inputs in the second */
+
+typedef struct linear_run {
+    const cpu_device *dev;
+    const ref_linear *jobs;
+    const size_t *first; /* [n_jobs + 1] units before each job */
+    const double *cost;  /* [n_jobs + 1] cost before each job */
+    size_t n_jobs;
+    size_t per_unit; /* panels */
+    cpu_rows *rows;  /* [n_jobs] x == NULL for the reference path */
+    float *tiles;    /* [threads] decoded tile of jobs that take the reference path */
+    size_t tile_floats;
+} linear_run;
+
+/* A job's matrix is served from panels when its first output starts one; otherwise by the reference. */
+static bool is_packed(const ref_linear *job) { return job->w->packed != NULL && job->out0 % CPU_PANEL == 0; }
+
+static size_t panels_of_job(const ref_linear *job) { return ((size_t)job->n_out + CPU_PANEL - 1) / CPU_PANEL; }
+
+/* The reference's tiles are two panels. */
+static size_t units_of(const ref_linear *job, size_t per_unit)
+{
+    if (job->n_rows <= 0) {
+        return 0;
+    }
+    return is_packed(job) ? (panels_of_job(job) + per_unit - 1) / per_unit
+                          : ((size_t)job->n_out + REF_TILE - 1) / REF_TILE;
+}
+
+OPS_CLONES static void round_values(const float *x, size_t n, bf16 *out)
+{
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        const v16 v = *(const v16u *)(x + i);
+        v16_to_bf16(&v, out + i);
+    }
+    fmt_f32_to_bf16(x + i, n - i, out + i);
+}
+
+static void store(const ref_linear *job, size_t o, size_t n, size_t r0, size_t m, const float *c, size_t ldc)
+{
+    for (size_t r = 0; r < m; r++) {
+        const size_t at = (r0 + r) * job->ldy + o;
+        if (job->y16 != NULL) {
+            round_values(c + r * ldc, n, job->y16 + at);
+        } else {
+            memcpy(job->y32 + at, c + r * ldc, n * sizeof *c);
+        }
+    }
+}
+
+static void run_unit(const linear_run *run, size_t j, size_t unit, float *tile)
+{
+    const ref_linear *job = &run->jobs[j];
+    if (run->rows[j].x == NULL) {
+        ref_linear_tile(job, unit, tile, NULL);
+        return;
+    }
+    enum { LDC = CPU_PANELS_MAX * CPU_PANEL };
+    _Alignas(64) float c[ROWS * LDC];
+    const cpu_packed *packed = job->w->packed;
+    const size_t panels = panels_of_job(job);
+    const size_t p0 = unit * run->per_unit;
+    const size_t n_panels = panels - p0 < run->per_unit ? panels - p0 : run->per_unit;
+    const size_t o = p0 * CPU_PANEL;
+    const size_t left = (size_t)job->n_out - o;
+    const size_t n = left < n_panels * CPU_PANEL ? left : n_panels * CPU_PANEL;
+    const size_t panel = (size_t)job->out0 / CPU_PANEL + p0;
+    const size_t rows = (size_t)job->n_rows;
+    const size_t k = (size_t)job->w->n_in;
+    for (size_t r0 = 0; r0 < rows; r0 += ROWS) {
+        const size_t m = rows - r0 < ROWS ? rows - r0 : ROWS;
+        cpu_rows in = run->rows[j];
+        in.x += r0 * in.ldx;
+        if (in.fixed != NULL) {
+            in.fixed += r0 * k;
+            in.unit += r0 * (k / 32);
+            run->dev->fixed(packed, panel, n_panels, &in, m, c, LDC);
+        } else {
+            (packed->quads ? run->dev->quads : run->dev->kernels->panels)(packed, panel, n_panels, in.x, m, c, LDC);
+        }
+        store(job, o, n, r0, m, c, LDC);
+    }
+}
+
+/* Relative time of one unit: decoding costs about as much as the products of two rows. */
+static double unit_cost(const ref_linear *job) { return (double)job->w->n_in * (2.0 + (double)job->n_rows); }
+
+/* First unit of share `t` of `n`: where the running cost passes t / n of all. */
+static size_t share_start(const linear_run *run, size_t t, size_t n)
+{
+    const double target = run->cost[run->n_jobs] * (double)t / (double)n;
+    size_t j = 0;
+    while (j < run->n_jobs && run->cost[j + 1] <= target) {
+        j++;
+    }
+    if (j == run->n_jobs) {
+        return run->first[j];
+    }
+    const size_t units = run->first[j + 1] - run->first[j];
+    const size_t at = (size_t)((target - run->cost[j]) / unit_cost(&run->jobs[j]) + 0.5);
+    return run->first[j] + (at < units ? at : units);
+}
+
+static void run_shares(void *arg, size_t begin, size_t end, int thread)
+{
+    const linear_run *run = arg;
+    const size_t n = (size_t)run->dev->ref.n_threads;
+    float *tile = run->tiles + (size_t)thread * run->tile_floats;
+    const size_t last = share_start(run, end, n);
+    size_t j = 0;
+    for (size_t u = share_start(run, begin, n); u < last; u++) {
+        while (u >= run->first[j + 1]) {
+            j++;
+        }
+        run_unit(run, j, u - run->first[j], tile);
+    }
+}
+
+/* --- Rows in groups ---------------------------------------------------------------------------------------------- */
+
+/* Rows of a job that are brought into groups, and where they go; NULL = not wanted. */
+typedef struct group_job {
+    const ref_linear *job;
+    float *x;
+    int16_t *fixed;
+    float *unit;
+    size_t first; /* groups before its own, of all such jobs */
+} group_job;
+
+typedef struct group_run {
+    group_job *jobs;
+    size_t n_jobs;
+} group_run;
+
+static size_t n_groups(size_t rows)
+{
+    return rows / 12 + (size_t)__builtin_popcount((unsigned)(rows % 12)); /* of twelve, then 8, 4, 2, 1 */
+}
+
+/* out[i][r] = row r, input i, for g rows. */
+static inline __attribute__((always_inline)) void interleave(const float *x, size_t ldx, size_t k, const size_t g,
+                                                             float *out)
+{
+    for (size_t i = 0; i < k; i++) {
+        for (size_t r = 0; r < g; r++) {
+            out[i * g + r] = x[r * ldx + i];
+        }
+    }
+}
+
+/* Group number i of a job. */
+static void make_group(const group_job *to, size_t i)
+{
+    const ref_linear *job = to->job;
+    const size_t k = (size_t)job->w->n_in;
+    const size_t rows = (size_t)job->n_rows;
+    size_t r0 = i < rows / 12 ? i * 12 : rows / 12 * 12;
+    for (size_t n = rows / 12; n < i; n++) {
+        r0 += cpu_group(rows - r0);
+    }
+    const size_t g = cpu_group(rows - r0);
+    const float *x = job->x + r0 * job->ldx;
+    for (size_t r = 0; to->fixed != NULL && r < g; r++) {
+        cpu_fix_row(x + r * job->ldx, k, g, to->fixed + r0 * k + r * 2, to->unit + r0 * (k / 32) + r);
+    }
+    if (to->x == NULL) {
+        return;
+    }
+    float *out = to->x + r0 * k;
+    if (g == 12) {
+        interleave(x, job->ldx, k, 12, out);
+    } else if (g == 8) {
+        interleave(x, job->ldx, k, 8, out);
+    } else if (g == 4) {
+        interleave(x, job->ldx, k, 4, out);
+    } else {
+        interleave(x, job->ldx, k, g, out);
+    }
+}
+
+static void make_groups(void *arg, size_t begin, size_t end, int thread)
+{
+    const group_run *run = arg;
+    size_t j = 0;
+    (void)thread;
+    for (size_t i = begin; i < end; i++) {
+        while (j + 1 < run->n_jobs && i >= run->jobs[j + 1].first) {
+            j++;
+        }
+        make_group(&run->jobs[j], i - run->jobs[j].first);
+    }
+}
+
+/* The same rows as those of the job before, in the same form? Gate and up branch, query and key share theirs. */
+static bool same_rows(const ref_linear *a, const ref_linear *b)
+{
+    return a->x == b->x && a->ldx == b->ldx && a->n_rows == b->n_rows && a->w->n_in == b->w->n_in &&
+           (a->w->format == OPS_FP4) == (b->w->format == OPS_FP4);
+}
+
+/* Memory for the rows of a job. False when it is short. */
+static bool take_rows(ref_device *dev, const ref_linear *job, bool fixed, group_job *to)
+{
+    const size_t n = (size_t)job->n_rows * (size_t)job->w->n_in;
+    *to = (group_job){.job = job};
+    if (fixed) {
+        to->fixed = ref_scratch(dev, n, sizeof *to->fixed);
+        to->unit = ref_scratch(dev, n / 32, sizeof *to->unit);
+        return to->fixed != NULL && to->unit != NULL;
+    }
+    to->x = ref_scratch(dev, n, sizeof *to->x);
+    return to->x != NULL;
+}
+
+/* Fills run->rows. False when memory is short. */
+static bool prepare_rows(ref_device *dev, linear_run *run)
+{
+    group_run groups = {.jobs = ref_scratch(dev, run->n_jobs, sizeof *groups.jobs)};
+    size_t n = 0;
+    if (groups.jobs == NULL) {
+        return false;
+    }
+    for (size_t j = 0; j < run->n_jobs; j++) {
+        const ref_linear *job = &run->jobs[j];
+        const bool fixed = run->dev->fixed != NULL && job->w->format == OPS_FP4;
+        run->rows[j] = (cpu_rows){.x = is_packed(job) ? job->x : NULL, .ldx = job->ldx};
+        if (!is_packed(job) || (job->n_rows == 1 && !fixed)) {
+            continue; /* a single row is its own group, in place */
+        }
+        if (j > 0 && run->rows[j - 1].x != NULL && same_rows(job, job - 1)) {
+            run->rows[j] = run->rows[j - 1];
+            continue;
+        }
+        group_job *to = &groups.jobs[groups.n_jobs++];
+        if (!take_rows(dev, job, fixed, to)) {
+            return false;
+        }
+        to->first = n;
+        n += n_groups((size_t)job->n_rows);
+        run->rows[j] = fixed ? (cpu_rows){.x = job->x, .ldx = job->ldx, .fixed = to->fixed, .unit = to->unit}
+                             : (cpu_rows){.x = to->x, .ldx = (size_t)job->w->n_in};
+    }
+    pool_run(dev->pool, n, make_groups, &groups);
+    return true;
+}
+
+void cpu_linear(ref_device *dev, const ref_linear *jobs, size_t n_jobs)
+{
+    linear_run run = {.dev = (const cpu_device *)dev, .jobs = jobs, .n_jobs = n_jobs, .per_unit = CPU_PANELS_MAX};
+    const size_t threads = (size_t)dev->n_threads;
+    size_t *first = ref_scratch(dev, n_jobs + 1, sizeof *first);
+    double *cost = ref_scratch(dev, n_jobs + 1, sizeof *cost);
+    size_t panels = 0;
+    int64_t unpacked_in = 0;
+    for (size_t j = 0; j < n_jobs; j++) {
+        panels += jobs[j].n_rows > 0 ? panels_of_job(&jobs[j]) : 0;
+        unpacked_in = !is_packed(&jobs[j]) && jobs[j].w->n_in > unpacked_in ? jobs[j].w->n_in : unpacked_in;
+    }
+    run.tile_floats = (size_t)unpacked_in * REF_TILE;
+    run.tiles = ref_scratch(dev, threads * run.tile_floats, sizeof(float));
+    run.rows = ref_scratch(dev, n_jobs, sizeof *run.rows);
+    if (first == NULL || cost == NULL || run.tiles == NULL || run.rows == NULL || !prepare_rows(dev, &run)) {
+        return;
+    }
+    while (run.per_unit > 1 && panels < 4 * threads * run.per_unit) {
+        run.per_unit /= 2; /* few panels: smaller units share out better */
+    }
+    first[0] = 0;
+    cost[0] = 0;
+    for (size_t j = 0; j < n_jobs; j++) {
+        const size_t units = units_of(&jobs[j], run.per_unit);
+        first[j + 1] = first[j] + units;
+        cost[j + 1] = cost[j] + (double)units * unit_cost(&jobs[j]);
+    }
+    run.first = first;
+    run.cost = cost;
+    pool_run(dev->pool, threads, run_shares, &run);
+}

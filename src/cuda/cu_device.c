@@ -1,0 +1,182 @@
+/* cu_device.c - a GPU: opening it, its memory, its scratch, its failures. The CUDA runtime is linked statically, so a program that was
+ * built with it also starts where no driver is. Owner of a device: whoever opened it; one thread. */
+#include "core/arith.h"
+#include "core/err.h"
+#include "cuda/cu_int.h"
+
+#include <cuda_runtime_api.h>
+
+#include <stdio.h>
+
+bool cu_ok(cu_device *dev, int cuda_error, const char *what)
+{
+    if (cuda_error == (int)cudaSuccess) {
+        return true;
+    }
+    if (dev->error.code == DI_OK) {
+        err_set(&dev->error, cuda_error == (int)cudaErrorMemoryAllocation ? DI_E_MEMORY : DI_E_DEVICE, "GPU %d: %s: %s", dev->ordinal, what,
+                cudaGetErrorString((cudaError_t)cuda_error));
+    }
+    return false;
+}
+
+void cu_refuse(cu_device *dev, const char *stage, const char *why)
+{
+    if (dev->error.code == DI_OK) {
+        err_set(&dev->error, DI_E_UNSUPPORTED, "GPU stage %s: %s", stage, why);
+    }
+}
+
+bool cu_stage_begin(cu_device *dev, size_t scratch_bytes)
+{
+    dev->scratch_used = 0;
+    if (dev->error.code != DI_OK) {
+        return false;
+    }
+    if (scratch_bytes <= dev->scratch_size) {
+        return true;
+    }
+    /* The old block may still be read by work that has been asked for. */
+    if (!cu_ok(dev, (int)cudaStreamSynchronize(dev->stream), "synchronise") || !cu_ok(dev, (int)cudaFree(dev->scratch), "free scratch")) {
+        return false;
+    }
+    dev->scratch = NULL;
+    dev->scratch_size = 0;
+    void *memory;
+    if (!cu_ok(dev, (int)cudaMalloc(&memory, scratch_bytes), "scratch")) {
+        return false;
+    }
+    dev->scratch = memory;
+    dev->scratch_size = scratch_bytes;
+    return true;
+}
+
+void *cu_scratch(cu_device *dev, size_t bytes)
+{
+    void *p = dev->scratch + dev->scratch_used;
+    dev->scratch_used += cu_scratch_bytes(bytes);
+    return p;
+}
+
+static bool capability_fits(int ordinal)
+{
+    int major = 0;
+    int minor = 0;
+    return cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal) == cudaSuccess &&
+           cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, ordinal) == cudaSuccess && (major == 9 || major == 10) &&
+           minor == 0;
+}
+
+bool cu_available(void)
+{
+    int n = 0;
+    if (cudaGetDeviceCount(&n) != cudaSuccess) {
+        return false;
+    }
+    for (int i = 0; i < n; i++) {
+        if (capability_fits(i)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+di_status cu_open(const ops_device_options *options, ops_device **out, di_error *err)
+{
+    int n = 0;
+    cudaError_t status = cudaGetDeviceCount(&n);
+    if (status != cudaSuccess) {
+        return err_set(err, DI_E_DEVICE, "no CUDA device: %s", cudaGetErrorString(status));
+    }
+    if (options->ordinal < 0 || options->ordinal >= n) {
+        return err_set(err, DI_E_ARGUMENT, "GPU %d: this machine has %d", options->ordinal, n);
+    }
+    if (!capability_fits(options->ordinal)) {
+        return err_set(err, DI_E_UNSUPPORTED, "GPU %d: the kernels are built for compute capability 9.0 and 10.0", options->ordinal);
+    }
+    cu_device *dev = ar_calloc(1, sizeof *dev);
+    if (dev == NULL) {
+        return err_memory(err, "device", sizeof *dev);
+    }
+    dev->ordinal = options->ordinal;
+    if (!cu_ok(dev, (int)cudaSetDevice(dev->ordinal), "select") ||
+        !cu_ok(dev, (int)cudaStreamCreateWithFlags(&dev->stream, cudaStreamNonBlocking), "stream") ||
+        !cu_ok(dev, (int)cudaDeviceGetAttribute(&dev->n_sms, cudaDevAttrMultiProcessorCount, dev->ordinal), "multiprocessors")) {
+        di_status code = dev->error.code;
+        if (err != NULL) {
+            *err = dev->error;
+        }
+        cu_close((ops_device *)(void *)dev);
+        return code;
+    }
+    *out = (ops_device *)(void *)dev;
+    return DI_OK;
+}
+
+void cu_close(ops_device *device)
+{
+    if (device == NULL) {
+        return;
+    }
+    cu_device *dev = cu_of(device);
+    while (dev->tables != NULL) {
+        cu_expert_table *next = dev->tables->next;
+        cudaFree(dev->tables->experts);
+        free(dev->tables);
+        dev->tables = next;
+    }
+    cudaFree(dev->scratch);
+    if (dev->stream != NULL) {
+        cudaStreamDestroy(dev->stream);
+    }
+    free(dev);
+}
+
+di_status cu_sync(ops_device *device, di_error *err)
+{
+    cu_device *dev = cu_of(device);
+    cu_ok(dev, (int)cudaStreamSynchronize(dev->stream), "work");
+    di_status status = dev->error.code;
+    if (status != DI_OK && err != NULL) {
+        *err = dev->error;
+    }
+    dev->error.code = DI_OK;
+    return status;
+}
+
+void *cu_mem_alloc(ops_device *device, size_t bytes)
+{
+    cu_device *dev = cu_of(device);
+    void *p = NULL;
+    size_t size = bytes > 0 ? bytes : 1;
+    if (cudaMalloc(&p, size) != cudaSuccess) {
+        (void)cudaGetLastError(); /* running out is an answer here, not a failure of the device */
+        return NULL;
+    }
+    cu_ok(dev, (int)cudaMemsetAsync(p, 0, size, dev->stream), "clear");
+    return p;
+}
+
+void cu_mem_free(ops_device *device, void *memory) { cu_ok(cu_of(device), (int)cudaFree(memory), "free"); }
+
+void cu_upload(ops_device *device, void *dst, const void *src_host, size_t bytes)
+{
+    cu_device *dev = cu_of(device);
+    cu_ok(dev, (int)cudaMemcpyAsync(dst, src_host, bytes, cudaMemcpyHostToDevice, dev->stream), "upload");
+}
+
+void cu_download(ops_device *device, void *dst_host, const void *src, size_t bytes)
+{
+    cu_device *dev = cu_of(device);
+    if (cu_ok(dev, (int)cudaMemcpyAsync(dst_host, src, bytes, cudaMemcpyDeviceToHost, dev->stream), "download")) {
+        cu_ok(dev, (int)cudaStreamSynchronize(dev->stream), "download");
+    }
+}
+
+void cu_copy(ops_device *device, void *dst, const void *src, size_t bytes)
+{
+    cu_device *dev = cu_of(device);
+    cu_ok(dev, (int)cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, dev->stream), "copy");
+}
+
+void *cu_stream_of(ops_device *device) { return cu_of(device)->stream; }

@@ -1,0 +1,43 @@
+/* cuda.h - the CUDA backend for Hopper and Blackwell, as far as it goes: a device and the stages that have kernels, each with the
+ * signature of its member in ops_backend. It becomes a table, and an entry of ops/backend_list.c, when every stage is there.
+ *
+ * A device owns one stream; stages only ask for work on it, in order, and may be captured into a CUDA graph once each has run with its
+ * largest batch (scratch and tables of experts are made at the first call). One thread at a time per device. */
+#ifndef CUDA_CUDA_H
+#define CUDA_CUDA_H
+
+#include "ops/ops.h"
+
+/* Is there a GPU that these kernels were built for (compute capability 9.0 or 10.0)? */
+bool cu_available(void);
+
+/* options->ordinal chooses the GPU. Errors: DI_E_DEVICE, DI_E_UNSUPPORTED, DI_E_MEMORY. */
+di_status cu_open(const ops_device_options *options, ops_device **out, di_error *err);
+void cu_close(ops_device *dev);
+di_status cu_sync(ops_device *dev, di_error *err);
+
+void *cu_mem_alloc(ops_device *dev, size_t bytes);
+void cu_mem_free(ops_device *dev, void *memory);
+/* From and to pageable memory these return when the bytes have been read or have arrived. */
+void cu_upload(ops_device *dev, void *dst, const void *src_host, size_t bytes);
+void cu_download(ops_device *dev, void *dst_host, const void *src, size_t bytes);
+void cu_copy(ops_device *dev, void *dst, const void *src, size_t bytes);
+
+/* Packs FP4, FP8 and BF16 matrices of products (n_out a multiple of 64, n_in of 256); others are uploaded as they are. The matrix's
+ * own bytes are not needed afterwards. Errors: DI_E_UNSUPPORTED (shape, NaN codes, scales), DI_E_MEMORY. */
+di_status cu_weight_load(ops_device *dev, ops_matrix *matrix, ops_weight_use use, di_error *err);
+void cu_weight_free(ops_device *dev, ops_matrix *matrix);
+
+void cu_seam_open(ops_device *dev, const ops_seam_open_args *a);
+void cu_seam_close(ops_device *dev, const ops_seam_close_args *a);
+void cu_attn_in(ops_device *dev, const ops_attn_in_args *a);
+void cu_query(ops_device *dev, const ops_query_args *a);
+void cu_attn_out(ops_device *dev, const ops_attn_out_args *a);
+void cu_router(ops_device *dev, const ops_router_args *a);
+void cu_experts(ops_device *dev, const ops_experts_args *a);
+void cu_head(ops_device *dev, const ops_head_args *a);
+
+/* The device's stream (a cudaStream_t), for benches that capture stages into graphs. */
+void *cu_stream_of(ops_device *dev);
+
+#endif
