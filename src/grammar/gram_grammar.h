@@ -1,0 +1,60 @@
+/* gram_grammar.h - a compiled grammar: one machine, shared by matchers behind a lock.
+ *
+ * Matchers read rows of the byte automaton without the lock; whatever grows the machine, and the cache of masks, is behind it. What a
+ * step or a mask gives does not depend on who else uses the grammar or in which order. When the machine fails (memory, work), it fails
+ * for everybody from then on: its tables may lack something. */
+#ifndef GRAMMAR_GRAM_GRAMMAR_H
+#define GRAMMAR_GRAM_GRAMMAR_H
+
+#include "grammar/gram_machine.h"
+#include "grammar/gram_vocab.h"
+
+#include "core/buf.h"
+
+#define GRAM_CACHED_MASKS 12
+
+typedef struct gram_cached_mask {
+    uint64_t vocabulary; /* its id */
+    size_t words;
+    gram_pos pos;
+    uint32_t *mask; /* owned; NULL = empty */
+    bool restricts;
+    uint64_t used;  /* at this turn */
+} gram_cached_mask;
+
+struct di_grammar {
+    int refs; /* atomic */
+    di_grammar_kind kind;
+    int64_t step_work;
+    pthread_mutex_t lock; /* guards all below */
+    gram_mem mem;
+    gram_lang lang;
+    gram_forms forms;
+    gram_lexes lexes;
+    gram_machine machine;
+    buf warnings; /* lines; NUL instead of newline */
+    gram_cached_mask cache[GRAM_CACHED_MASKS];
+    uint64_t turn;
+    gram_pos *stack; /* [stack_size] of a walk, with rows beside */
+    const uint32_t **rows;
+    uint8_t *path;
+    uint32_t stack_size;
+    di_grammar_stats stats;
+};
+
+static inline void gram_lock(di_grammar *g) { (void)pthread_mutex_lock(&g->lock); }
+static inline void gram_unlock(di_grammar *g) { (void)pthread_mutex_unlock(&g->lock); }
+
+/* With the lock held: a new budget of work for one step; false when the machine has failed. */
+bool gram_begin_step(di_grammar *g);
+
+/* --- gram_mask.c -------------------------------------------------------------------------------------------------- */
+
+/* With the lock held. `text` is all that was accepted. */
+di_status gram_mask_at(di_grammar *g, di_vocabulary *v, gram_pos pos, const uint8_t *text, size_t n_text, uint32_t *mask, bool *restricts,
+                       di_error *err);
+
+/* The same place for the purpose of masks: counts that are far from every bound are one. */
+gram_pos gram_mask_key(const di_grammar *g, const di_vocabulary *v, gram_pos pos);
+
+#endif
