@@ -39,10 +39,11 @@ typedef enum di_grammar_kind {
     DI_GRAMMAR_SCHEMA,      /* JSON text that a JSON Schema accepts */
     DI_GRAMMAR_JSON_OBJECT, /* any JSON object; the text is not looked at */
     DI_GRAMMAR_CHOICE,      /* a JSON array of strings: one of them */
-    DI_GRAMMAR_EBNF,        /* GBNF when a line has "::=", else Lark; this and the next three are DI_E_UNSUPPORTED for now */
+    DI_GRAMMAR_EBNF,        /* GBNF when a line has "::=", else Lark */
     DI_GRAMMAR_GBNF,
     DI_GRAMMAR_LARK,
-    DI_GRAMMAR_TAGS         /* structural tags, as JSON */
+    DI_GRAMMAR_TAGS,        /* structural tags, as JSON */
+    DI_GRAMMAR_TOOLS        /* made by di_grammar_compile_tools; not taken by di_grammar_compile */
 } di_grammar_kind;
 
 typedef enum di_grammar_order {
@@ -103,6 +104,52 @@ typedef struct di_grammar di_grammar;
  * DI_E_UNSUPPORTED (see fault), DI_E_LIMIT, DI_E_CANCELLED, DI_E_ARGUMENT, DI_E_MEMORY. */
 DI_API di_status di_grammar_compile(di_grammar_kind kind, const char *text, size_t n, const di_grammar_options *options, di_grammar **out,
                                     di_grammar_fault *fault, di_error *err);
+
+/* --- Tool calls --------------------------------------------------------------------------------------------------- */
+
+typedef enum di_grammar_tool_choice {
+    DI_TOOL_CHOICE_AUTO,     /* an answer, or an answer with a block of calls behind it */
+    DI_TOOL_CHOICE_REQUIRED, /* a block of calls and nothing else */
+    DI_TOOL_CHOICE_NONE      /* an answer without calls: the marker never comes */
+} di_grammar_tool_choice;
+
+/* One tool. All strings are UTF-8 and need to live only as long as the call. */
+typedef struct di_grammar_tool {
+    const char *name;
+    const char *parameters; /* JSON Schema of its arguments, an object; NULL = any */
+    size_t n_parameters;
+    bool strict;            /* the arguments follow the schema; else names and values are free, and only the block is well-formed */
+} di_grammar_tool;
+
+/* The model's own form of calls, around one added token, the marker M:
+ *
+ *   "\n\n<" M block ">\n"  call ("\n" call)*  "\n</" M block ">"
+ *   call  = "<" M call ' name="' NAME '">\n' param ("\n" param)* "\n</" M call ">"
+ *   param = "<" M parameter ' name="' KEY '" string="true">' TEXT "</" M parameter ">"    strings, as they are
+ *         | "<" M parameter ' name="' KEY '" string="false">' JSON "</" M parameter ">"   all other values
+ *
+ * For a named choice give that tool alone, with DI_TOOL_CHOICE_REQUIRED. */
+typedef struct di_grammar_tools {
+    const di_grammar_tool *tools; /* [n_tools], at least one unless the choice is none; no two of one name */
+    size_t n_tools;
+    di_grammar_tool_choice choice;
+    bool single;               /* at most one call in the block (parallel_tool_calls: false) */
+    bool opened;               /* with DI_TOOL_CHOICE_REQUIRED: the prompt ends with the first line of the block already */
+    bool old_empty;            /* calls without parameters have one line end between their tags (V4), not two (V4.1) */
+    const char *marker;        /* spelling of the added token, "｜DSML｜" */
+    const char *block;         /* what stands behind it in the tags: " calls", " invoke", " parameter" (V4.1) or */
+    const char *call;          /* "tool_calls", "invoke", "parameter" (V4) */
+    const char *parameter;
+    bool has_answer_kind;      /* the answer follows the constraint below, and is either that or a block; else it is free text */
+    di_grammar_kind answer_kind; /* all but DI_GRAMMAR_TOOLS */
+    const char *answer;
+    size_t n_answer;
+} di_grammar_tools;
+
+/* As di_grammar_compile. In the fault, `where` begins with the index of the tool: "/0/properties/x". A matcher of this grammar needs a
+ * vocabulary whose tokenizer has the marker (di_matcher_new, DI_E_ARGUMENT). */
+DI_API di_status di_grammar_compile_tools(const di_grammar_tools *tools, const di_grammar_options *options, di_grammar **out,
+                                          di_grammar_fault *fault, di_error *err);
 
 /* References are counted; any thread. */
 DI_API void di_grammar_retain(di_grammar *grammar);
@@ -168,6 +215,19 @@ DI_API di_status di_matcher_is_final(di_matcher *matcher, bool *out, di_error *e
 
 /* The bytes that every text of the grammar goes on with; at most `capacity` of them. */
 DI_API di_status di_matcher_forced(di_matcher *matcher, char *bytes, size_t capacity, size_t *n, di_error *err);
+
+/* --- Ending in time ----------------------------------------------------------------------------------------------- */
+
+/* The shortest text that completes what was accepted, the first in the order of bytes among equally short ones: "" when it is complete.
+ * *n is its length, of which at most `capacity` bytes are written; *n_tokens (may be NULL) the least number of tokens that spell it, the
+ * end id not counted. Added tokens that the grammar names count as one byte and are written as their spelling. Errors: DI_E_LIMIT
+ * (it is too far away: more than 4,096 bytes, or more work than a step may take), DI_E_STATE, DI_E_MEMORY. */
+DI_API di_status di_matcher_completion(di_matcher *matcher, char *bytes, size_t capacity, size_t *n, size_t *n_tokens, di_error *err);
+
+/* As di_matcher_mask, when only n_left more tokens may come, the end id included: leaves out tokens behind which the text could no
+ * longer be completed in time. Texts masked so from the beginning end by an end id, provided that n_left was enough at the first call:
+ * where it was not, what is left is the first token of the shortest completion. *closing (may be NULL) tells that something was left out. */
+DI_API di_status di_matcher_mask_within(di_matcher *matcher, size_t n_left, uint32_t *mask, bool *restricts, bool *closing, di_error *err);
 
 #ifdef __cplusplus
 }

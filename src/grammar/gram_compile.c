@@ -1,5 +1,5 @@
 /* gram_compile.c - a constraint to a grammar: options and limits, the kinds, what went wrong. */
-#include "grammar/gram_grammar.h"
+#include "grammar/gram_mask.h"
 
 #include "grammar/gram_regex.h"
 #include "grammar/gram_schema.h"
@@ -241,6 +241,8 @@ void di_grammar_free(di_grammar *g)
     free(g->stack);
     free(g->rows);
     free(g->path);
+    free(g->places);
+    gram_state_masks_free(&g->state_masks);
     buf_fini(&g->warnings);
     gram_mem_fini(&g->mem);
     (void)pthread_mutex_destroy(&g->lock);
