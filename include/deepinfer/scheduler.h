@@ -75,7 +75,7 @@ typedef struct di_scheduler_options {
                             * proposed; -1 = none. What comes out does not depend on it */
     bool draft_auto;       /* of them only as many as pay, by the draft model's confidence and by times that are measured when the scheduler
                             * is made (up to a second or so); none while none pays */
-    di_vocabulary *vocabulary; /* for tasks with a grammar: of the model's tokenizer; outlives the scheduler. NULL = such tasks are refused */
+    di_vocabulary *vocabulary; /* for tasks with a grammar: of the model's tokenizer; outlives the scheduler. NULL = they are refused */
 } di_scheduler_options;
 
 /* The engine must have no sequences. Errors: DI_E_ARGUMENT, DI_E_STATE, DI_E_MEMORY. */
