@@ -1,8 +1,8 @@
 /* gram_compile.c - a constraint to a grammar: options and limits, the kinds, what went wrong. */
 #include "grammar/gram_grammar.h"
 
+#include "grammar/gram_ebnf.h"
 #include "grammar/gram_regex.h"
-#include "grammar/gram_schema.h"
 
 #include "core/clock.h"
 
@@ -57,8 +57,8 @@ static void compile_schema(compiler *c)
     const gram_schema_options options = {c->options->formats, c->options->lenient, c->options->closed};
     const gram_form root = gram_schema(&g->forms, js_root(doc), &options, &g->warnings);
     js_free(doc);
-    g->machine.json.root = gram_failed(&g->mem) ? 0 : gram_goal_of(&g->machine.json, root, NULL, 0);
-    if (!gram_js_start(&g->machine, &g->machine.start)) {
+    const uint32_t goal = gram_failed(&g->mem) ? 0 : gram_goal_of(&g->machine.json, root, NULL, 0);
+    if (gram_failed(&g->mem) || !gram_js_start(&g->machine, goal, 0, &g->machine.start)) {
         gram_fault(&g->mem, DI_E_FORMAT, "unsatisfiable_schema", -1, "no value satisfies the schema");
     }
 }
@@ -66,8 +66,8 @@ static void compile_schema(compiler *c)
 static void compile_object(compiler *c)
 {
     di_grammar *g = c->g;
-    g->machine.json.root = gram_goal_of(&g->machine.json, gram_form_type(&g->forms, 1u << GRAM_OBJECT), NULL, 0);
-    (void)gram_js_start(&g->machine, &g->machine.start);
+    const uint32_t goal = gram_goal_of(&g->machine.json, gram_form_type(&g->forms, 1u << GRAM_OBJECT), NULL, 0);
+    (void)gram_js_start(&g->machine, goal, 0, &g->machine.start);
 }
 
 static void compile_choice(compiler *c)
@@ -98,6 +98,38 @@ static void compile_choice(compiler *c)
         start_text(g, any);
     }
     js_free(doc);
+}
+
+static void compile_cfg(compiler *c)
+{
+    di_grammar *g = c->g;
+    gram_source s = {.cfg = gram_cfg_new(&g->machine), .options = c->options, .warnings = &g->warnings};
+    s.schema = (gram_schema_options){c->options->formats, c->options->lenient, c->options->closed};
+    js_doc *doc = NULL;
+    uint32_t root = 0;
+    if (s.cfg == NULL) {
+        return;
+    }
+    switch (g->kind) {
+    case DI_GRAMMAR_EBNF:
+        root = gram_ebnf(&s, c->text, c->n);
+        break;
+    case DI_GRAMMAR_GBNF:
+        root = gram_gbnf(&s, c->text, c->n);
+        break;
+    case DI_GRAMMAR_LARK:
+        root = gram_lark(&s, c->text, c->n);
+        break;
+    default:
+        if (parse_json(c, "tags", &doc)) {
+            root = gram_tags(&s, js_root(doc));
+        }
+        break;
+    }
+    js_free(doc);
+    if (!gram_failed(&g->mem)) {
+        (void)gram_cfg_finish(s.cfg, root, &g->machine.start);
+    }
 }
 
 static void compile_gap(compiler *c)
@@ -134,8 +166,14 @@ static void compile_kind(compiler *c)
     case DI_GRAMMAR_CHOICE:
         compile_choice(c);
         break;
+    case DI_GRAMMAR_EBNF:
+    case DI_GRAMMAR_GBNF:
+    case DI_GRAMMAR_LARK:
+    case DI_GRAMMAR_TAGS:
+        compile_cfg(c);
+        break;
     default:
-        gram_fault(&g->mem, DI_E_UNSUPPORTED, "invalid_grammar", -1, "this kind of grammar is not supported");
+        gram_fault(&g->mem, DI_E_ARGUMENT, "", -1, "this kind of grammar is not compiled from a text");
         break;
     }
 }

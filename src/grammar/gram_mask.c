@@ -72,7 +72,7 @@ static uint16_t loops_of(gram_machine *m, gram_pos pos)
         return state->loops;
     }
     const uint32_t vec = state->words[1];
-    const uint16_t wanted = state->mode == MODE_RAW ? 0x7FFF : PLAIN;
+    const uint16_t wanted = state->mode <= MODE_GRAMMAR ? 0x7FFF : PLAIN;
     const bool free = state->words[2] == 0 && gram_ex_is_open(m->lang, m->lexes->vecs[vec].ex[0]);
     uint16_t loops = state->mode == MODE_KEY || free ? wanted : 0; /* every text is the beginning of one */
     for (uint32_t i = 0; loops == 0 && i < GRAM_N_CLASSES; i++) {
