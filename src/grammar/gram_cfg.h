@@ -36,6 +36,7 @@ typedef enum gram_tree_kind {
     TREE_RULE,  /* a rule by its number */
     TREE_JSON,  /* a JSON value that satisfies a goal */
     TREE_TOKEN, /* a named token by its number */
+    TREE_LATER, /* a rule whose alternatives are made when it is first begun; see gram_cfg.unfold */
     TREE_CAT,   /* kids, left to right */
     TREE_ALT,
     TREE_REP,   /* one kid, min to max times */
@@ -59,6 +60,7 @@ typedef struct gram_rule {
     int64_t offset;        /* of the name where it was first seen */
     bool regular;
     gram_ex ex;            /* regular only */
+    uint32_t nt;           /* the others, once the grammar is finished */
 } gram_rule;
 
 /* The token of an id, or of a spelling when that is not NULL. */
@@ -76,6 +78,7 @@ enum { SYM_END, SYM_RULE, SYM_TEXT, SYM_JSON, SYM_TOKEN };
 
 typedef struct gram_nt { /* a rule, or a part of one, as it is parsed */
     uint32_t first_alt;  /* + 1, 0 = none */
+    uint32_t later;      /* what gram_cfg.unfold is given, + 1; 0 = the alternatives are there */
     uint32_t mark;       /* the last row being made that begins it, + 1 */
     uint32_t local;      /* its number there */
     bool nullable;
@@ -147,6 +150,9 @@ struct gram_cfg {
     gram_alt *alts;
     uint32_t n_alts;
     uint32_t alt_capacity;
+    /* Gives the rule `nt` its alternatives (gram_cfg_new_nt, gram_cfg_put_alt): all have texts, none the empty one. */
+    void (*unfold)(struct gram_cfg *g, uint32_t nt, uint32_t later);
+    void *user;
 
     gram_tuples row_keys; /* accepts, items */
     gram_cfg_row *rows;
@@ -202,6 +208,10 @@ static inline bool gram_sym_nullable(const gram_cfg *g, gram_sym sym)
     return (GRAM_SYM_KIND(sym) == SYM_RULE && g->nts[GRAM_SYM_ID(sym)].nullable) ||
            (GRAM_SYM_KIND(sym) == SYM_TEXT && gram_nullable(g->lang, GRAM_SYM_ID(sym)));
 }
+
+uint32_t gram_cfg_new_nt(gram_cfg *g);
+gram_sym gram_cfg_rule_sym(const gram_cfg *g, uint32_t rule); /* of a rule of a tree, once the grammar is finished */
+void gram_cfg_put_alt(gram_cfg *g, uint32_t nt, const gram_sym *syms, uint32_t n);
 
 /* --- gram_cfg_row.c ------------------------------------------------------------------------------------------------ */
 

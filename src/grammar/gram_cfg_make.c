@@ -10,17 +10,18 @@ typedef struct maker {
     uint32_t n_users;
     uint32_t user_capacity;
     uint32_t *open;        /* [n_rules] uses of rules that are not known to be regular */
-    uint32_t *nt_of;       /* [n_rules] + 1 */
     gram_stack out;        /* symbols of the alternatives being made */
     gram_ex text;          /* that stands behind them and is not put yet: neighbours become one */
 } maker;
 
 /* --- Regular parts ------------------------------------------------------------------------------------------------ */
 
+static bool is_text(gram_tree_kind kind) { return kind != TREE_JSON && kind != TREE_TOKEN && kind != TREE_LATER; }
+
 /* Counts uses of rules in a tree, and whether it has parts that no expression can stand for. */
 static bool scan(maker *k, const gram_tree *t, uint32_t rule)
 {
-    bool only_texts = t->kind != TREE_JSON && t->kind != TREE_TOKEN;
+    bool only_texts = is_text(t->kind);
     if (t->kind == TREE_RULE) {
         k->users = gram_grow(k->mem, k->users, k->n_users, &k->user_capacity, 2 * sizeof *k->users);
         if (k->users == NULL) {
@@ -98,7 +99,7 @@ static void find_regular(maker *k)
 
 static bool mark_regular(gram_cfg *g, gram_tree *t)
 {
-    t->regular = t->kind == TREE_RULE ? g->rules[t->id].regular : t->kind != TREE_JSON && t->kind != TREE_TOKEN;
+    t->regular = t->kind == TREE_RULE ? g->rules[t->id].regular : is_text(t->kind);
     for (gram_tree *kid = t->first; kid != NULL; kid = kid->next) {
         t->regular = mark_regular(g, kid) && t->regular;
     }
@@ -107,7 +108,7 @@ static bool mark_regular(gram_cfg *g, gram_tree *t)
 
 /* --- Flat rules --------------------------------------------------------------------------------------------------- */
 
-static uint32_t new_nt(gram_cfg *g)
+uint32_t gram_cfg_new_nt(gram_cfg *g)
 {
     gram_nt *nts = gram_grow(g->mem, g->nts, g->n_nts, &g->nt_capacity, sizeof *nts);
     if (nts == NULL) {
@@ -147,11 +148,13 @@ static void put(maker *k, gram_sym sym)
 
 static void put_text(maker *k, gram_ex e) { k->text = gram_ex_cat(k->g->lang, k->text, e); }
 
-/* The symbols out[base, n) become an alternative of a rule. */
-static void add_alt(maker *k, uint32_t nt, uint32_t base)
+gram_sym gram_cfg_rule_sym(const gram_cfg *g, uint32_t rule)
 {
-    gram_cfg *g = k->g;
-    flush(k);
+    return g->rules[rule].regular ? GRAM_SYM(SYM_TEXT, g->rules[rule].ex) : GRAM_SYM(SYM_RULE, g->rules[rule].nt);
+}
+
+void gram_cfg_put_alt(gram_cfg *g, uint32_t nt, const gram_sym *syms, uint32_t n)
+{
     gram_alt *alts = gram_grow(g->mem, g->alts, g->n_alts, &g->alt_capacity, sizeof *alts);
     if (alts == NULL) {
         return;
@@ -159,10 +162,17 @@ static void add_alt(maker *k, uint32_t nt, uint32_t base)
     g->alts = alts;
     alts[g->n_alts] = (gram_alt){g->n_syms, nt, g->nts[nt].first_alt, false};
     g->nts[nt].first_alt = ++g->n_alts;
-    for (uint32_t i = base; i < k->out.n; i++) {
-        put_sym(g, k->out.words[i]);
+    for (uint32_t i = 0; i < n; i++) {
+        put_sym(g, syms[i]);
     }
     put_sym(g, GRAM_SYM(SYM_END, 0));
+}
+
+/* The symbols out[base, n) become an alternative of a rule. */
+static void add_alt(maker *k, uint32_t nt, uint32_t base)
+{
+    flush(k);
+    gram_cfg_put_alt(k->g, nt, k->out.words + base, k->out.n - base);
     k->out.n = base;
 }
 
@@ -178,7 +188,7 @@ static gram_sym symbol_of(maker *k, const gram_tree *t)
     flush(k);
     gram_sym sym = k->out.n == base + 1 ? k->out.words[base] : 0;
     if (k->out.n != base + 1) {
-        const uint32_t nt = new_nt(k->g);
+        const uint32_t nt = gram_cfg_new_nt(k->g);
         add_alt(k, nt, base);
         sym = GRAM_SYM(SYM_RULE, nt);
     }
@@ -196,7 +206,7 @@ static void put_rep(maker *k, const gram_tree *t)
     }
     gram_sym more = 0;
     if (t->max == GRAM_INF) {
-        more = GRAM_SYM(SYM_RULE, new_nt(g));
+        more = GRAM_SYM(SYM_RULE, gram_cfg_new_nt(g));
         add_alt(k, GRAM_SYM_ID(more), k->out.n);
         const uint32_t base = k->out.n;
         put(k, more);
@@ -204,7 +214,7 @@ static void put_rep(maker *k, const gram_tree *t)
         add_alt(k, GRAM_SYM_ID(more), base);
     }
     for (uint32_t i = t->min; t->max != GRAM_INF && i < t->max && gram_spend(k->mem, 4); i++) {
-        const uint32_t nt = new_nt(g);
+        const uint32_t nt = gram_cfg_new_nt(g);
         const uint32_t base = k->out.n;
         add_alt(k, nt, base);
         put(k, sym);
@@ -231,7 +241,7 @@ static void put_tree(maker *k, const gram_tree *t)
     }
     switch (t->kind) {
     case TREE_RULE:
-        put(k, GRAM_SYM(SYM_RULE, k->nt_of[t->id] - 1));
+        put(k, gram_cfg_rule_sym(k->g, t->id));
         break;
     case TREE_JSON:
         put(k, GRAM_SYM(SYM_JSON, t->id));
@@ -239,6 +249,15 @@ static void put_tree(maker *k, const gram_tree *t)
     case TREE_TOKEN:
         put(k, GRAM_SYM(SYM_TOKEN, t->id));
         break;
+    case TREE_LATER: {
+        const uint32_t nt = gram_cfg_new_nt(k->g);
+        if (!gram_failed(k->mem)) {
+            k->g->nts[nt].later = t->id + 1;
+            k->g->nts[nt].productive = true;
+            put(k, GRAM_SYM(SYM_RULE, nt));
+        }
+        break;
+    }
     case TREE_AND:
     case TREE_NOT:
         gram_fault(k->mem, DI_E_UNSUPPORTED, "invalid_grammar", -1,
@@ -253,7 +272,7 @@ static void put_tree(maker *k, const gram_tree *t)
         put_rep(k, t);
         break;
     default: {
-        const uint32_t nt = new_nt(k->g);
+        const uint32_t nt = gram_cfg_new_nt(k->g);
         flush(k);
         fill_rule(k, nt, t);
         put(k, GRAM_SYM(SYM_RULE, nt));
@@ -362,13 +381,13 @@ static void make_flat(maker *k)
     put_sym(g, GRAM_SYM(SYM_END, 0));
     for (uint32_t i = 0; i < g->n_rules; i++) {
         if (!g->rules[i].regular) {
-            k->nt_of[i] = new_nt(g) + 1;
+            g->rules[i].nt = gram_cfg_new_nt(g);
         }
     }
     for (uint32_t i = 0; i < g->n_rules && !gram_failed(k->mem); i++) {
         if (!g->rules[i].regular) {
             (void)mark_regular(g, g->rules[i].body);
-            fill_rule(k, k->nt_of[i] - 1, g->rules[i].body);
+            fill_rule(k, g->rules[i].nt, g->rules[i].body);
         }
     }
 }
@@ -400,7 +419,6 @@ bool gram_cfg_finish(gram_cfg *g, uint32_t root, gram_pos *out)
     maker k = {.g = g, .mem = g->mem, .text = GRAM_EX_EPS};
     k.first_user = gram_alloc(g->mem, (size_t)g->n_rules + 1, sizeof *k.first_user);
     k.open = gram_alloc(g->mem, (size_t)g->n_rules + 1, sizeof *k.open);
-    k.nt_of = gram_alloc(g->mem, (size_t)g->n_rules + 1, sizeof *k.nt_of);
     if (gram_failed(g->mem) || !is_defined(g)) {
         return false;
     }
@@ -414,7 +432,7 @@ bool gram_cfg_finish(gram_cfg *g, uint32_t root, gram_pos *out)
         close_over(&k, true);
         drop_dead(g);
     }
-    const gram_sym start = g->rules[root].regular ? GRAM_SYM(SYM_TEXT, g->rules[root].ex) : GRAM_SYM(SYM_RULE, k.nt_of[root] - 1);
+    const gram_sym start = gram_cfg_rule_sym(g, root);
     if (gram_failed(g->mem)) {
         return false;
     }

@@ -163,7 +163,13 @@ static void begin_all(gram_cfg *g, uint32_t row)
         see(g, row, g->kernel.words[i], g->kernel.words[i + 1], false);
     }
     for (uint32_t i = 0; i < g->local.n && !gram_failed(g->mem); i++) {
-        for (uint32_t a = g->nts[g->local.words[i]].first_alt; a != 0; a = g->alts[a - 1].next) {
+        const uint32_t nt = g->local.words[i];
+        const uint32_t later = g->nts[nt].later;
+        if (later != 0) {
+            g->nts[nt].later = 0;
+            g->unfold(g, nt, later - 1);
+        }
+        for (uint32_t a = g->nts[nt].first_alt; a != 0; a = g->alts[a - 1].next) {
             for (uint32_t dot = g->alts[a - 1].dot; GRAM_SYM_KIND(g->syms[dot]) != SYM_END; dot++) {
                 see(g, row, dot, i, true);
                 if (!gram_sym_nullable(g, g->syms[dot])) {
