@@ -22,6 +22,23 @@ typedef struct gram_cached_mask {
     uint64_t used;  /* at this turn */
 } gram_cached_mask;
 
+/* Of a walk along names (gram_mask_key.c). */
+typedef struct gram_name_place {
+    gram_pos pos;
+    uint64_t path[4]; /* bits of the bytes that stay on the way */
+    bool used;        /* a name used before begins like this */
+} gram_name_place;
+
+typedef struct gram_state_mask gram_state_mask;
+
+/* What is known of states, whatever the context (gram_mask_lex.c). */
+typedef struct gram_state_masks {
+    gram_state_mask **slots; /* [n_slots], a power of two, by hash; NULL = empty */
+    uint32_t n_slots;
+    uint32_t n;
+    size_t bytes;
+} gram_state_masks;
+
 struct di_grammar {
     int refs; /* atomic */
     di_grammar_kind kind;
@@ -35,9 +52,11 @@ struct di_grammar {
     buf warnings; /* lines; NUL instead of newline */
     gram_cached_mask cache[GRAM_CACHED_MASKS];
     uint64_t turn;
+    gram_state_masks state_masks;
     gram_pos *stack; /* [stack_size] of a walk, with rows beside */
     const uint32_t **rows;
     uint8_t *path;
+    gram_name_place *places;
     uint32_t stack_size;
     di_grammar_stats stats;
 };
@@ -47,6 +66,15 @@ static inline void gram_unlock(di_grammar *g) { (void)pthread_mutex_unlock(&g->l
 
 /* With the lock held: a new budget of work for one step; false when the machine has failed. */
 bool gram_begin_step(di_grammar *g);
+
+/* --- gram_token.c: added tokens that a grammar names ---------------------------------------------------------------- */
+
+/* All of them are added tokens of the vocabulary that do not end a sequence; else DI_E_ARGUMENT. */
+di_status gram_tokens_check(const di_grammar *g, const di_vocabulary *v, di_error *err);
+/* These with the lock held. */
+void gram_tokens_allow(const di_grammar *g, const di_vocabulary *v, gram_pos pos, uint32_t *mask);
+bool gram_tokens_take(di_grammar *g, const di_vocabulary *v, int32_t id, gram_pos *pos); /* false: it may not come */
+bool gram_tokens_any(const di_grammar *g, gram_pos pos); /* some may come */
 
 /* --- gram_mask.c -------------------------------------------------------------------------------------------------- */
 

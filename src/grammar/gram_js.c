@@ -350,6 +350,25 @@ static bool accept_vec(void *user, uint32_t vec, uint32_t first, uint32_t last)
     return false;
 }
 
+uint32_t gram_js_class_names(gram_machine *m, uint32_t ctx, uint32_t vec)
+{
+    const gram_json *j = &m->json;
+    const gram_obj_view *view = j->obj_views[j->frames[ctx].view];
+    const gram_obj_plan *plan = &j->obj_plans[j->obj_states[view->state].plan];
+    gram_stack *work = &m->lang->work;
+    const uint32_t base = work->n;
+    (void)gram_push(m->mem, work, GRAM_EX_NONE);
+    for (uint32_t i = 0; i < plan->n_classes; i++) {
+        if ((plan->key_classes >> i & 1) != 0) {
+            const gram_ex ex = m->lexes->vecs[vec].ex[work->n - base];
+            (void)gram_push(m->mem, work, (view->classes >> i & 1) != 0 ? ex : GRAM_EX_NONE);
+        }
+    }
+    const uint32_t names = gram_failed(m->mem) ? 0 : gram_vec_id(m->lexes, work->words + base, work->n - base, true);
+    work->n = base;
+    return gram_chars_state(m->lexes, MODE_KEY, names, 0);
+}
+
 /* A byte inside of a name that the context must look at. */
 static gram_step_result go_on_name(gram_machine *m, gram_pos *pos, uint8_t byte, uint32_t next)
 {
@@ -363,9 +382,14 @@ static gram_step_result go_on_name(gram_machine *m, gram_pos *pos, uint8_t byte,
         pos->n = gram_step(m->lang, pos->n, c);
     }
     pos->lex = next;
+    const gram_lex *state = gram_lex_at(m->lexes, next);
+    const bool free = pos->n == GRAM_EX_NONE && state->kind == LX_CHAR; /* no name used before begins like this */
+    if (free && m->lexes->vecs[state->words[1]].ex[0] == GRAM_EX_NONE) { /* nor a declared one: no more looking */
+        pos->lex = gram_js_class_names(m, pos->ctx, state->words[1]);
+        return pos->lex != 0 ? GRAM_STEP_OK : GRAM_STEP_DEAD;
+    }
     if (j->obj_views[frame->view]->open) {
-        const gram_lex *state = gram_lex_at(m->lexes, next);
-        if (pos->n == GRAM_EX_NONE && state->kind == LX_CHAR) { /* no name used before begins like this: no more looking */
+        if (free) {
             pos->lex = gram_chars_state(m->lexes, MODE_KEY, state->words[1], 0);
         }
         return pos->lex != 0 ? GRAM_STEP_OK : GRAM_STEP_DEAD;

@@ -111,7 +111,11 @@ static gram_tree *regexp(lark *k)
             return NULL;
         }
     }
-    return gram_tree_new(r->cfg, TREE_TEXT, gram_regex(r->cfg->lang, r->text + begin, end - begin, flags));
+    const gram_ex e = gram_regex(r->cfg->lang, r->text + begin, end - begin, flags);
+    if (gram_failed(r->mem) && r->mem->offset >= 0) {
+        r->mem->offset += (int64_t)begin; /* in the grammar */
+    }
+    return gram_tree_new(r->cfg, TREE_TEXT, e);
 }
 
 /* %json and the schema behind it. */

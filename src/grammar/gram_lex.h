@@ -56,8 +56,11 @@ typedef enum gram_mode {
 typedef struct gram_lex {
     uint8_t kind;
     uint8_t mode;
-    bool slices;          /* `loops` is known */
-    uint16_t loops;       /* classes of characters (gram_vocab.h) that lead back to this state */
+    bool looped;          /* the next ones are known (gram_loop.c) */
+    bool loops_alike;     /* the need is the same behind all of them */
+    uint16_t loops;       /* classes of characters (gram_vocab.h) that may come in any order */
+    uint32_t loop_chars;  /* up to so many of them; GRAM_INF = any number */
+    uint32_t loop_need;   /* characters that must fit behind them, in counted texts */
     uint32_t limit;       /* of the count, for cells with GRAM_CHECK */
     const uint32_t *words; /* behind the kind, as listed above */
     uint32_t *row;        /* NULL = not filled; atomic */

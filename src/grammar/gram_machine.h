@@ -83,6 +83,9 @@ bool gram_js_start(gram_machine *m, uint32_t goal, uint32_t after, gram_pos *out
 bool gram_js_is_done(gram_machine *m, gram_pos pos); /* a whole value was read, of a root frame */
 void gram_js_fill(gram_machine *m, uint32_t lex);
 gram_step_result gram_js_step(gram_machine *m, gram_pos *pos, uint8_t byte, uint32_t hint, const gram_before *before, bool *textual);
+/* The state of what a name's vector leaves of names of the classes that are allowed in `ctx`, without declared ones;
+ * 0 when there are none. */
+uint32_t gram_js_class_names(gram_machine *m, uint32_t ctx, uint32_t vec);
 
 /* --- gram_js_text.c: looking back --------------------------------------------------------------------------------- */
 

@@ -68,6 +68,8 @@ static gram_slice *make(const di_vocabulary *v, uint16_t classes, uint32_t max_c
     for (int32_t id = 0; id < v->n_ids; id++) {
         if (in_slice(v, id, classes)) {
             n++;
+            const uint32_t chars = v->token_chars[id] < 255 ? v->token_chars[id] : GRAM_INF; /* or more */
+            slice->longest = chars > slice->longest ? chars : slice->longest;
             if (v->token_chars[id] <= max_chars) {
                 mask[id / 32] |= 1u << id % 32;
             }
@@ -100,24 +102,9 @@ static bool is_unworthy(const di_vocabulary *v, uint16_t classes)
 }
 
 /* With the lock held. */
-static const gram_slice *find_or_make(di_vocabulary *v, uint16_t classes, uint32_t max_chars)
+static const gram_slice *add(di_vocabulary *v, uint16_t classes, uint32_t max_chars, const gram_slice *unbounded)
 {
-    const gram_slice *slice = find(v, v->n_slices, classes, max_chars);
-    if (slice != NULL || is_unworthy(v, classes)) {
-        return slice;
-    }
-    const gram_slice *unbounded = max_chars == GRAM_INF ? NULL : find_or_make(v, classes, GRAM_INF);
-    if (max_chars != GRAM_INF && unbounded == NULL) {
-        return NULL;
-    }
-    if (v->n_slices == GRAM_MAX_SLICES) {
-        return NULL;
-    }
-    if (unbounded == NULL && count(v, classes) < LEAST_TOKENS) {
-        __atomic_store_n(&v->unworthy[classes / 32], v->unworthy[classes / 32] | 1u << classes % 32, __ATOMIC_RELAXED);
-        return NULL;
-    }
-    gram_slice *made = make(v, classes, max_chars, unbounded);
+    gram_slice *made = v->n_slices < GRAM_MAX_SLICES ? make(v, classes, max_chars, unbounded) : NULL;
     if (made != NULL) {
         v->slices[v->n_slices] = made;
         __atomic_store_n(&v->n_slices, v->n_slices + 1, __ATOMIC_RELEASE);
@@ -125,17 +112,38 @@ static const gram_slice *find_or_make(di_vocabulary *v, uint16_t classes, uint32
     return made;
 }
 
-const gram_slice *gram_vocab_slice(di_vocabulary *v, uint16_t classes, uint32_t max_chars)
+static const gram_slice *find_or_make(di_vocabulary *v, uint16_t classes, uint32_t max_chars, const gram_slice *unbounded)
 {
-    max_chars = max_chars >= GRAM_SLICE_CHARS || max_chars >= v->max_chars ? GRAM_INF : max_chars;
+    const gram_slice *slice = find(v, __atomic_load_n(&v->n_slices, __ATOMIC_ACQUIRE), classes, max_chars);
+    if (slice != NULL) {
+        return slice;
+    }
+    (void)pthread_mutex_lock(&v->lock);
+    slice = find(v, v->n_slices, classes, max_chars);
+    if (slice == NULL && !is_unworthy(v, classes)) {
+        if (unbounded == NULL && count(v, classes) < LEAST_TOKENS) {
+            __atomic_store_n(&v->unworthy[classes / 32], v->unworthy[classes / 32] | 1u << classes % 32, __ATOMIC_RELAXED);
+        } else {
+            slice = add(v, classes, max_chars, unbounded);
+        }
+    }
+    (void)pthread_mutex_unlock(&v->lock);
+    return slice;
+}
+
+const gram_slice *gram_vocab_slice(di_vocabulary *v, uint16_t classes, uint32_t max_chars, bool exact)
+{
     if (classes == 0 || max_chars == 0 || is_unworthy(v, classes)) {
         return NULL;
     }
-    const gram_slice *slice = find(v, __atomic_load_n(&v->n_slices, __ATOMIC_ACQUIRE), classes, max_chars);
-    if (slice == NULL) {
-        (void)pthread_mutex_lock(&v->lock);
-        slice = find_or_make(v, classes, max_chars);
-        (void)pthread_mutex_unlock(&v->lock);
+    const gram_slice *all = find_or_make(v, classes, GRAM_INF, NULL);
+    if (all == NULL || max_chars >= all->longest) {
+        return all;
     }
-    return slice;
+    if (max_chars > GRAM_SLICE_CHARS) {
+        max_chars = GRAM_SLICE_CHARS;
+    } else if (!exact && max_chars > 8) { /* some are enough */
+        max_chars -= max_chars % 4;
+    }
+    return find_or_make(v, classes, max_chars, all);
 }

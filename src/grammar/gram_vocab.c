@@ -95,6 +95,7 @@ static void sum_up(gram_trie_node *nodes, uint32_t n)
         for (uint32_t k = i + 1; k < n && nodes[k].depth == nodes[i].depth + 1; k += nodes[k].size) {
             nodes[i].size += nodes[k].size;
             nodes[i].classes |= nodes[k].classes;
+            nodes[i].chars = nodes[k].chars > nodes[i].chars ? nodes[k].chars : nodes[i].chars;
         }
     }
 }
@@ -118,7 +119,7 @@ static void build_nodes(di_vocabulary *v, const int32_t *ids, size_t n_ids)
         for (size_t k = shared; k < n; k++) {
             v->nodes[v->n_nodes++] = (gram_trie_node){
                 .token = k + 1 == n ? ids[i] : -1, .depth = (uint16_t)(k + 1), .byte = bytes[k],
-                .classes = k + 1 == n ? v->token_classes[ids[i]] : 0};
+                .classes = k + 1 == n ? v->token_classes[ids[i]] : 0, .chars = k + 1 == n ? v->token_chars[ids[i]] : 0};
         }
         last = ids[i];
         before = bytes;

@@ -28,11 +28,13 @@ typedef struct gram_trie_node {
     uint16_t depth;   /* bytes from the root */
     uint16_t classes; /* of all characters of all tokens in the subtree */
     uint8_t byte;
+    uint8_t chars;    /* of the longest token in the subtree, at most 255 */
 } gram_trie_node;
 
 typedef struct gram_slice {
     uint16_t classes;
     uint32_t max_chars;    /* of a token; GRAM_INF = any number */
+    uint32_t longest;      /* token of these classes, in characters */
     uint32_t *mask;
     gram_trie_node *rest; /* [n_rest] tree of the tokens with other classes; NULL = use the whole tree */
     uint32_t n_rest;
@@ -66,8 +68,9 @@ typedef struct gram_char_class {
 } gram_char_class;
 extern const gram_char_class gram_char_classes[GRAM_N_CLASSES];
 
-/* The slice for states that loop on `classes` and may take max_chars more; NULL when none is worth it. */
-const gram_slice *gram_vocab_slice(di_vocabulary *v, uint16_t classes, uint32_t max_chars);
+/* A slice for states in which any max_chars characters of `classes` may come: its own bound is that, none when it makes no difference, or
+ * may be lower, but not when `exact` and low. NULL when none is worth it. */
+const gram_slice *gram_vocab_slice(di_vocabulary *v, uint16_t classes, uint32_t max_chars, bool exact);
 
 static inline bool gram_vocab_is_end(const di_vocabulary *v, int32_t id)
 {
