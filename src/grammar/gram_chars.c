@@ -14,7 +14,7 @@ enum { W_SURROGATE = 3, W_BACKSLASH };                  /* of LX_LOW */
 static const char short_escapes[] = "\"\\/bfnrt";
 static const char short_chars[] = "\"\\/\b\f\n\r\t";
 
-static bool is_json(uint32_t mode) { return mode != MODE_RAW; }
+static bool is_json(uint32_t mode) { return mode >= MODE_STRING; }
 
 /* Written once, before others can see the state; later it is the same. */
 static void set_limit(gram_lexes *x, uint32_t id, uint32_t limit)
@@ -129,7 +129,8 @@ static uint32_t tail_state(gram_lexes *x, const uint32_t *w, uint32_t first, uin
 
 static uint32_t char_cell(gram_lexes *x, const uint32_t *w, uint32_t to)
 {
-    return cell(w, gram_chars_state(x, (gram_mode)w[W_MODE], to, w[W_SPAN]), true);
+    const uint32_t one = cell(w, gram_chars_state(x, (gram_mode)w[W_MODE], to, w[W_SPAN]), true);
+    return w[W_MODE] == MODE_GRAMMAR && one != GRAM_DEAD && gram_vec_turns(x, to) ? one | GRAM_SLOW : one;
 }
 
 static void fill_lead_bytes(gram_lexes *x, const uint32_t *w, uint32_t *row)

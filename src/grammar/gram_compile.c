@@ -1,8 +1,8 @@
 /* gram_compile.c - a constraint to a grammar: options and limits, the kinds, what went wrong. */
+#include "grammar/gram_compile.h"
 #include "grammar/gram_mask.h"
 
 #include "grammar/gram_regex.h"
-#include "grammar/gram_schema.h"
 
 #include "core/clock.h"
 
@@ -16,91 +16,9 @@
 #define MAX_DEPTH 1000
 #define MAX_WARNINGS ((size_t)1 << 16)
 
-typedef struct compiler {
-    di_grammar *g;
-    const char *text;
-    size_t n;
-    const di_grammar_options *options;
-} compiler;
-
 static int64_t or_default(int64_t value, int64_t otherwise) { return value != 0 ? value : otherwise; }
 
-/* --- Kinds -------------------------------------------------------------------------------------------------------- */
-
-static void start_text(di_grammar *g, gram_ex e)
-{
-    const uint32_t vec = gram_failed(&g->mem) ? 0 : gram_vec_id(&g->lexes, &e, 1, false);
-    if (vec == 0) {
-        gram_fault(&g->mem, DI_E_FORMAT, "invalid_regex", -1, "no text matches the expression");
-    }
-    g->machine.start = (gram_pos){0, gram_chars_state(&g->lexes, MODE_RAW, vec, 0), 0};
-}
-
-static bool parse_json(compiler *c, const char *name, js_doc **doc)
-{
-    const js_limits limits = {.max_depth = GRAM_MAX_SCHEMA_DEPTH, .max_bytes = MAX_MEMORY};
-    di_error err;
-    if (js_parse(c->text, c->n, name, &limits, doc, &err) == DI_OK) {
-        return true;
-    }
-    gram_fault(&c->g->mem, err.code, err.code == DI_E_LIMIT ? "limit_exceeded" : "invalid_schema", -1, "%s", err.message);
-    return false;
-}
-
-static void compile_schema(compiler *c)
-{
-    di_grammar *g = c->g;
-    js_doc *doc = NULL;
-    if (!parse_json(c, "schema", &doc)) {
-        return;
-    }
-    const gram_schema_options options = {c->options->formats, c->options->lenient, c->options->closed};
-    const gram_form root = gram_schema(&g->forms, js_root(doc), &options, &g->warnings);
-    js_free(doc);
-    g->machine.json.root = gram_failed(&g->mem) ? 0 : gram_goal_of(&g->machine.json, root, NULL, 0);
-    if (!gram_js_start(&g->machine, &g->machine.start)) {
-        gram_fault(&g->mem, DI_E_FORMAT, "unsatisfiable_schema", -1, "no value satisfies the schema");
-    }
-}
-
-static void compile_object(compiler *c)
-{
-    di_grammar *g = c->g;
-    g->machine.json.root = gram_goal_of(&g->machine.json, gram_form_type(&g->forms, 1u << GRAM_OBJECT), NULL, 0);
-    (void)gram_js_start(&g->machine, &g->machine.start);
-}
-
-static void compile_choice(compiler *c)
-{
-    di_grammar *g = c->g;
-    js_doc *doc = NULL;
-    if (!parse_json(c, "choice", &doc)) {
-        return;
-    }
-    const js_value *list = js_root(doc);
-    bool strings = js_kind_of(list) == JS_ARRAY && js_length(list) > 0;
-    for (size_t i = 0; strings && i < js_length(list); i++) {
-        strings = js_kind_of(js_at(list, i)) == JS_STRING;
-    }
-    if (!strings) {
-        gram_fault(&g->mem, DI_E_FORMAT, "invalid_grammar", -1, "a choice is a list of strings, with at least one");
-    } else if (js_length(list) > GRAM_MAX_ENUM) {
-        gram_fault(&g->mem, DI_E_LIMIT, "limit_exceeded", -1, "more than %d choices", GRAM_MAX_ENUM);
-    } else {
-        const uint32_t base = g->lang.work.n;
-        for (size_t i = 0; i < js_length(list); i++) {
-            size_t n;
-            const char *text = js_string(js_at(list, i), &n);
-            (void)gram_push(&g->mem, &g->lang.work, gram_ex_text(&g->lang, text, n));
-        }
-        const gram_ex any = gram_ex_or(&g->lang, g->lang.work.words + base, g->lang.work.n - base);
-        g->lang.work.n = base;
-        start_text(g, any);
-    }
-    js_free(doc);
-}
-
-static void compile_gap(compiler *c)
+static void compile_gap(gram_compiler *c)
 {
     di_grammar *g = c->g;
     g->machine.gaps.kind = c->options->whitespace;
@@ -116,28 +34,6 @@ static void compile_gap(compiler *c)
         gram_fault(&g->mem, DI_E_ARGUMENT, "invalid_regex", -1, "a pattern for white space matches nothing but spaces, tabs and line ends");
     }
     g->machine.gaps.pattern = e;
-}
-
-static void compile_kind(compiler *c)
-{
-    di_grammar *g = c->g;
-    switch (g->kind) {
-    case DI_GRAMMAR_REGEX:
-        start_text(g, gram_regex(&g->lang, c->text, c->n, 0));
-        break;
-    case DI_GRAMMAR_SCHEMA:
-        compile_schema(c);
-        break;
-    case DI_GRAMMAR_JSON_OBJECT:
-        compile_object(c);
-        break;
-    case DI_GRAMMAR_CHOICE:
-        compile_choice(c);
-        break;
-    default:
-        gram_fault(&g->mem, DI_E_UNSUPPORTED, "invalid_grammar", -1, "this kind of grammar is not supported");
-        break;
-    }
 }
 
 /* --- Life --------------------------------------------------------------------------------------------------------- */
@@ -183,8 +79,9 @@ static void report(const di_grammar *g, di_grammar_fault *fault)
     memcpy(fault->where, g->mem.where, strnlen(g->mem.where, sizeof fault->where - 1));
 }
 
-di_status di_grammar_compile(di_grammar_kind kind, const char *text, size_t n, const di_grammar_options *options, di_grammar **out,
-                             di_grammar_fault *fault, di_error *err)
+/* Compiles what `make` makes of `user`, of n bytes of text. */
+static di_status compile(di_grammar_kind kind, size_t n, const di_grammar_options *options, void (*make)(gram_compiler *c, const void *user),
+                         const void *user, di_grammar **out, di_grammar_fault *fault, di_error *err)
 {
     static const di_grammar_options none;
     const di_grammar_options *o = options != NULL ? options : &none;
@@ -203,10 +100,10 @@ di_status di_grammar_compile(di_grammar_kind kind, const char *text, size_t n, c
     if (g == NULL) {
         return err_memory(err, "grammar", sizeof *g);
     }
-    compiler c = {g, text, n, o};
+    gram_compiler c = {g, o};
     compile_gap(&c);
     if (!gram_failed(&g->mem)) {
-        compile_kind(&c);
+        make(&c, user);
     }
     if (!gram_failed(&g->mem) && g->warnings.failed && !g->warnings.full) {
         (void)err_memory(&g->mem.failure, "warnings", MAX_WARNINGS);
@@ -226,6 +123,65 @@ di_status di_grammar_compile(di_grammar_kind kind, const char *text, size_t n, c
     }
     *out = g;
     return DI_OK;
+}
+
+static void make_text(gram_compiler *c, const void *user)
+{
+    const gram_constraint *text = user;
+    gram_compile_text(c, text);
+}
+
+di_status di_grammar_compile(di_grammar_kind kind, const char *text, size_t n, const di_grammar_options *options, di_grammar **out,
+                             di_grammar_fault *fault, di_error *err)
+{
+    const gram_constraint constraint = {kind, text, n};
+    return compile(kind, n, options, make_text, &constraint, out, fault, err);
+}
+
+static void make_tools(gram_compiler *c, const void *user) { gram_compile_tools(c, user); }
+
+/* What a caller must not do, and the bytes of it all. */
+static di_status check_tools(const di_grammar_tools *t, size_t *n, di_error *err)
+{
+    const char *const parts[] = {t->marker, t->block, t->call, t->parameter};
+    *n = t->has_answer_kind && t->answer != NULL ? t->n_answer : 0;
+    for (size_t i = 0; i < 4; i++) {
+        if (parts[i] == NULL && t->choice != DI_TOOL_CHOICE_NONE) {
+            return err_set(err, DI_E_ARGUMENT, "tool calls need a marker and the names of three tags");
+        }
+    }
+    if (t->n_tools == 0 && t->choice != DI_TOOL_CHOICE_NONE) {
+        return err_set(err, DI_E_ARGUMENT, "tool calls need a tool");
+    }
+    if (t->n_tools > GRAM_MAX_TOOLS) {
+        return err_set(err, DI_E_LIMIT, "%zu tools, at most %d are taken", t->n_tools, GRAM_MAX_TOOLS);
+    }
+    for (size_t i = 0; i < t->n_tools; i++) {
+        if (t->tools[i].name == NULL || t->tools[i].name[0] == '\0') {
+            return err_set(err, DI_E_ARGUMENT, "tool %zu has no name", i);
+        }
+        for (size_t k = 0; k < i; k++) {
+            if (strcmp(t->tools[i].name, t->tools[k].name) == 0) {
+                return err_set(err, DI_E_ARGUMENT, "tools %zu and %zu have one name", k, i);
+            }
+        }
+        *n += t->tools[i].parameters != NULL ? t->tools[i].n_parameters : 0;
+    }
+    return DI_OK;
+}
+
+di_status di_grammar_compile_tools(const di_grammar_tools *tools, const di_grammar_options *options, di_grammar **out,
+                                   di_grammar_fault *fault, di_error *err)
+{
+    size_t n;
+    const di_status status = check_tools(tools, &n, err);
+    if (status != DI_OK) {
+        if (fault != NULL) {
+            *fault = (di_grammar_fault){.offset = -1};
+        }
+        return status;
+    }
+    return compile(DI_GRAMMAR_TOOLS, n, options, make_tools, tools, out, fault, err);
 }
 
 void di_grammar_retain(di_grammar *g) { (void)__atomic_fetch_add(&g->refs, 1, __ATOMIC_RELAXED); }

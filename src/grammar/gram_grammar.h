@@ -67,6 +67,15 @@ static inline void gram_unlock(di_grammar *g) { (void)pthread_mutex_unlock(&g->l
 /* With the lock held: a new budget of work for one step; false when the machine has failed. */
 bool gram_begin_step(di_grammar *g);
 
+/* --- gram_token.c: added tokens that a grammar names ---------------------------------------------------------------- */
+
+/* All of them are added tokens of the vocabulary that do not end a sequence; else DI_E_ARGUMENT. */
+di_status gram_tokens_check(const di_grammar *g, const di_vocabulary *v, di_error *err);
+/* These with the lock held. */
+void gram_tokens_allow(const di_grammar *g, const di_vocabulary *v, gram_pos pos, uint32_t *mask);
+bool gram_tokens_take(di_grammar *g, const di_vocabulary *v, int32_t id, gram_pos *pos); /* false: it may not come */
+bool gram_tokens_any(const di_grammar *g, gram_pos pos); /* some may come */
+
 /* --- gram_mask.c -------------------------------------------------------------------------------------------------- */
 
 /* With the lock held. `text` is all that was accepted. */

@@ -34,7 +34,7 @@ static uint32_t goal_in(gram_machine *m, uint32_t ctx)
     gram_json *j = &m->json;
     const gram_frame *frame = &j->frames[ctx];
     if (frame->kind == FRAME_ROOT) {
-        return j->root;
+        return frame->view;
     }
     return frame->kind == FRAME_OBJECT ? gram_obj_choose(j, frame->view, frame->slot - 1)->goal : gram_arr_choose(j, frame->view)->goal;
 }
@@ -469,15 +469,6 @@ gram_step_result gram_js_step(gram_machine *m, gram_pos *pos, uint8_t byte, uint
     }
 }
 
-bool gram_js_accepts(gram_machine *m, gram_pos pos)
-{
-    const gram_lex *state = gram_lex_at(m->lexes, pos.lex);
-    if (m->json.frames[pos.ctx].kind != FRAME_ROOT) {
-        return false;
-    }
-    return state->kind == LX_DONE || (state->kind == LX_NUMBER && gram_num_complete(&m->json.nums, state->words[1]));
-}
-
 /* --- Rows --------------------------------------------------------------------------------------------------------- */
 
 static void fill_number(gram_machine *m, const gram_lex *state, uint32_t *row)
@@ -567,16 +558,25 @@ void gram_js_fill(gram_machine *m, uint32_t lex)
     }
 }
 
-bool gram_js_start(gram_machine *m, gram_pos *out)
+bool gram_js_is_done(gram_machine *m, gram_pos pos)
+{
+    const gram_lex *state = gram_lex_at(m->lexes, pos.lex);
+    if (state->kind != LX_DONE && state->kind != LX_NUMBER) {
+        return false;
+    }
+    return m->json.frames[pos.ctx].kind == FRAME_ROOT && (state->kind == LX_DONE || gram_num_complete(&m->json.nums, state->words[1]));
+}
+
+bool gram_js_start(gram_machine *m, uint32_t goal, uint32_t after, gram_pos *out)
 {
     gram_json *j = &m->json;
-    const gram_frame root = {.kind = FRAME_ROOT};
+    const gram_frame root = {.kind = FRAME_ROOT, .view = goal, .slot = after};
     const uint32_t ctx = gram_frame_of(j, &root);
-    if (gram_failed(m->mem) || !gram_sat(j, j->goals[j->root].form, gram_frame_levels(j, 0))) {
+    if (gram_failed(m->mem) || !gram_sat(j, j->goals[goal].form, gram_frame_levels(j, 0))) {
         return false;
     }
     /* Nothing but the value: no white space before it. */
-    const uint32_t words[] = {GRAM_NO_GAP, j->root};
+    const uint32_t words[] = {GRAM_NO_GAP, goal};
     *out = (gram_pos){ctx, gram_lex_id(m->lexes, LX_VALUE, words, 2), 0};
     return !gram_failed(m->mem);
 }

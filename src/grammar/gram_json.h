@@ -153,8 +153,8 @@ typedef struct gram_frame {
     bool anon;       /* one of the extra names is not known */
     uint32_t depth;
     uint32_t parent;
-    uint32_t view;   /* of the container; of the root: nothing */
-    uint32_t slot;   /* of the member or item being written, + 1; 0 = none */
+    uint32_t view;   /* of the container; of the root: the goal */
+    uint32_t slot;   /* of the member or item being written, + 1; 0 = none; of the root: what follows it (gram_js_start) */
     uint32_t key;    /* its name, where it is no declared one */
     gram_ex extras;  /* the names that were no declared ones */
 } gram_frame;
@@ -168,7 +168,6 @@ typedef struct gram_json {
     gram_texts texts;
     di_grammar_order order;
     uint32_t max_depth;
-    uint32_t root; /* goal */
 
     gram_tuples goal_keys;
     gram_goal *goals;

@@ -64,6 +64,17 @@ uint32_t gram_vec_id(gram_lexes *x, const gram_ex *ex, uint32_t n, bool any)
     return id;
 }
 
+bool gram_vec_turns(const gram_lexes *x, uint32_t vec)
+{
+    const gram_vec *v = &x->vecs[vec];
+    for (uint32_t i = 1; i < v->n; i++) {
+        if (v->ex[i] == GRAM_EX_NONE || gram_nullable(x->lang, v->ex[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The rows of all expressions side by side. */
 static const gram_vec_row *compute(gram_lexes *x, gram_vec vec)
 {

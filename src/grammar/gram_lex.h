@@ -47,6 +47,7 @@ typedef enum gram_lex_kind {
 
 typedef enum gram_mode {
     MODE_RAW,      /* plain text */
+    MODE_GRAMMAR,  /* the same; where an expression but the first ends or dies, the context decides (gram_cfg.h) */
     MODE_STRING,   /* inside of a JSON string, up to its quote */
     MODE_KEY,      /* inside of a member's name; every state can be gone on from */
     MODE_KEY_CHECK /* the same, but the context decides */
@@ -112,6 +113,8 @@ static inline uint32_t gram_cell(const uint32_t *row, uint8_t byte) { return __a
 
 /* The vector of n expressions, 0 when it is dead. */
 uint32_t gram_vec_id(gram_lexes *x, const gram_ex *ex, uint32_t n, bool any);
+/* An expression but the first has come to an end, or is dead. */
+bool gram_vec_turns(const gram_lexes *x, uint32_t vec);
 const gram_vec_row *gram_vec_row_of(gram_lexes *x, uint32_t vec);
 uint32_t gram_vec_step(gram_lexes *x, uint32_t vec, uint32_t c);
 uint32_t gram_span_id(gram_lexes *x, gram_span span);

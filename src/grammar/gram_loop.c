@@ -100,7 +100,7 @@ static void find_loops(gram_machine *m, gram_lex *state)
 {
     const uint32_t vec = state->words[1];
     search s = {.m = m, .counted = state->words[2] != 0, .chars = GRAM_INF, .least = GRAM_INF};
-    s.classes = state->mode == MODE_RAW ? ALL : PLAIN;
+    s.classes = state->mode <= MODE_GRAMMAR ? ALL : PLAIN;
     if (s.counted || !is_open(m, &m->lexes->vecs[vec])) {
         s.vecs[s.n++] = vec;
         for (uint32_t i = 0; i < s.n && s.classes != 0 && s.chars > EARLY && !gram_failed(m->mem); i++) {

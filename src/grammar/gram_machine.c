@@ -1,5 +1,5 @@
 /* gram_machine.c - see gram_machine.h. */
-#include "grammar/gram_machine.h"
+#include "grammar/gram_cfg.h"
 
 bool gram_machine_init(gram_machine *m, gram_mem *mem, gram_forms *forms, gram_lexes *lexes)
 {
@@ -17,6 +17,8 @@ const uint32_t *gram_machine_row(gram_machine *m, uint32_t lex)
     }
     if (state->kind >= LX_CHAR && state->kind <= LX_LOW) {
         gram_chars_fill(m->lexes, lex);
+    } else if (state->kind == LX_ROW) {
+        gram_cfg_fill(m->cfg, lex);
     } else {
         gram_js_fill(m, lex);
     }
@@ -33,16 +35,21 @@ static gram_event *event_of(const gram_machine *m, gram_pos from, uint8_t byte)
 static gram_step_result slow_step(gram_machine *m, gram_pos *pos, uint8_t byte, uint32_t hint, const gram_before *before)
 {
     const gram_lex *state = gram_lex_at(m->lexes, pos->lex);
-    const bool ends_name = byte == '"' && state->kind == LX_CHAR && state->mode >= MODE_KEY;
+    const bool of_grammar = state->kind == LX_ROW || state->mode == MODE_GRAMMAR;
+    const bool looks_back = state->kind == LX_ROW || (byte == '"' && state->kind == LX_CHAR && state->mode >= MODE_KEY);
     const gram_pos from = *pos;
     gram_event *event = event_of(m, from, byte);
     if (event->byte == byte && event->from.ctx == from.ctx && event->from.lex == from.lex && event->from.n == from.n &&
-        !(ends_name && before != NULL)) {
+        !(looks_back && before != NULL)) {
         *pos = event->to;
         return pos->lex != 0 ? GRAM_STEP_OK : GRAM_STEP_DEAD;
     }
     bool textual = false;
-    const gram_step_result result = gram_js_step(m, pos, byte, hint, before, &textual);
+    gram_step_result result = of_grammar ? gram_cfg_step(m->cfg, pos, byte, hint, before, &textual)
+                                         : gram_js_step(m, pos, byte, hint, before, &textual);
+    if (!of_grammar && m->cfg != NULL && result == GRAM_STEP_OK && gram_js_is_done(m, *pos)) {
+        result = gram_cfg_value_done(m->cfg, pos);
+    }
     (void)gram_spend(m->mem, 4);
     if (gram_failed(m->mem)) {
         return GRAM_STEP_DEAD;
@@ -73,8 +80,11 @@ gram_step_result gram_machine_step(gram_machine *m, gram_pos *pos, uint8_t byte,
 bool gram_machine_accepts(gram_machine *m, gram_pos pos)
 {
     const gram_lex *state = gram_lex_at(m->lexes, pos.lex);
-    if (state->kind >= LX_CHAR && state->kind <= LX_LOW && state->mode == MODE_RAW) {
+    if (state->kind == LX_ROW) {
+        return gram_cfg_accepts(m->cfg, pos);
+    }
+    if (state->kind >= LX_CHAR && state->kind <= LX_LOW && state->mode <= MODE_GRAMMAR) {
         return state->kind == LX_CHAR && gram_nullable(m->lang, m->lexes->vecs[state->words[1]].ex[0]);
     }
-    return gram_js_accepts(m, pos);
+    return gram_js_is_done(m, pos);
 }

@@ -42,12 +42,15 @@ typedef struct gram_event {
     uint8_t byte;
 } gram_event;
 
+typedef struct gram_cfg gram_cfg; /* gram_cfg.h */
+
 typedef struct gram_machine {
     gram_mem *mem;
     gram_lang *lang;
     gram_forms *forms;
     gram_lexes *lexes;
     gram_json json;
+    gram_cfg *cfg; /* NULL when there is no general grammar */
     gram_gaps gaps;
     gram_event *events; /* [GRAM_EVENTS] steps found lately, by their hash */
     gram_pos start;
@@ -75,11 +78,11 @@ bool gram_gap_is_counted(uint32_t gap); /* the count need not be zero here */
 
 /* --- gram_js.c: JSON ---------------------------------------------------------------------------------------------- */
 
-/* The beginning of a text that satisfies json.root. False when there is none. */
-bool gram_js_start(gram_machine *m, gram_pos *out);
+/* The beginning of a value that satisfies a goal, and its root frame. `after` is for gram_cfg.h: what follows it, + 1; 0 = nothing. */
+bool gram_js_start(gram_machine *m, uint32_t goal, uint32_t after, gram_pos *out);
+bool gram_js_is_done(gram_machine *m, gram_pos pos); /* a whole value was read, of a root frame */
 void gram_js_fill(gram_machine *m, uint32_t lex);
 gram_step_result gram_js_step(gram_machine *m, gram_pos *pos, uint8_t byte, uint32_t hint, const gram_before *before, bool *textual);
-bool gram_js_accepts(gram_machine *m, gram_pos pos);
 /* The state of what a name's vector leaves of names of the classes that are allowed in `ctx`, without declared ones;
  * 0 when there are none. */
 uint32_t gram_js_class_names(gram_machine *m, uint32_t ctx, uint32_t vec);

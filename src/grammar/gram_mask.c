@@ -40,6 +40,7 @@ static void compute(gram_mask_work *w, gram_pos pos)
     if (!done) {
         gram_mask_tokens(w, pos, NULL);
     }
+    gram_tokens_allow(w->g, w->v, pos, w->mask);
     if (gram_machine_accepts(w->m, pos)) {
         for (size_t i = 0; i < w->v->n_end_ids; i++) {
             w->mask[w->v->end_ids[i] / 32] |= 1u << w->v->end_ids[i] % 32;

@@ -1,6 +1,7 @@
 /* gram_matcher.c - where one sequence is in its grammar: a place for every step, and the text so far.
  *
  * Steps are kept, so that taking them back is forgetting them. The text is needed where the machine looks back (gram_machine.h). */
+#include "grammar/gram_cfg.h"
 #include "grammar/gram_grammar.h"
 
 #include "core/arith.h"
@@ -63,6 +64,10 @@ static di_status push(di_matcher *m, step next, const uint8_t *bytes, size_t n, 
 
 di_status di_matcher_new(di_grammar *grammar, di_vocabulary *vocabulary, di_matcher **out, di_error *err)
 {
+    const di_status status = gram_tokens_check(grammar, vocabulary, err);
+    if (status != DI_OK) {
+        return status;
+    }
     di_matcher *m = calloc(1, sizeof *m);
     if (m != NULL) {
         m->capacity = 16;
@@ -174,6 +179,21 @@ static di_status accept(di_matcher *m, const uint8_t *bytes, size_t n, size_t *n
     return push(m, (step){.pos = pos}, bytes, n, err);
 }
 
+/* A token that is no text. */
+static di_status accept_named(di_matcher *m, int32_t id, bool *accepted, di_error *err)
+{
+    gram_pos pos = now(m)->pos;
+    if (m->vocabulary == NULL || m->grammar->machine.cfg == NULL) {
+        return DI_OK;
+    }
+    gram_lock(m->grammar);
+    const bool taken = gram_begin_step(m->grammar) && gram_tokens_take(m->grammar, m->vocabulary, id, &pos);
+    const di_status status = gram_status(&m->grammar->mem, err);
+    gram_unlock(m->grammar);
+    *accepted = taken && status == DI_OK;
+    return *accepted ? push(m, (step){.pos = pos}, NULL, 0, err) : status;
+}
+
 di_status di_matcher_accept(di_matcher *m, int32_t id, bool *accepted, di_error *err)
 {
     *accepted = false;
@@ -187,7 +207,7 @@ di_status di_matcher_accept(di_matcher *m, int32_t id, bool *accepted, di_error 
     size_t n_accepted;
     const uint8_t *bytes = token_bytes(m, id, &n);
     if (bytes == NULL) {
-        return DI_OK;
+        return accept_named(m, id, accepted, err);
     }
     const di_status status = accept(m, bytes, n, &n_accepted, err);
     *accepted = status == DI_OK && n_accepted == n;
@@ -263,7 +283,7 @@ di_status di_matcher_is_final(di_matcher *m, bool *out, di_error *err)
     gram_lock(m->grammar);
     if (gram_begin_step(m->grammar) && !now(m)->ended && gram_machine_accepts(&m->grammar->machine, now(m)->pos)) {
         (void)next_bytes(m, now(m)->pos, NULL, 0, &n, &behind);
-        *out = n == 0;
+        *out = n == 0 && !gram_tokens_any(m->grammar, now(m)->pos);
     } else {
         *out = false;
     }
@@ -281,7 +301,7 @@ di_status di_matcher_forced(di_matcher *m, char *bytes, size_t capacity, size_t 
     gram_pos pos = now(m)->pos;
     gram_lock(m->grammar);
     bool one = gram_begin_step(m->grammar);
-    while (one && *n < capacity && !gram_machine_accepts(&m->grammar->machine, pos)) {
+    while (one && *n < capacity && !gram_machine_accepts(&m->grammar->machine, pos) && !gram_tokens_any(m->grammar, pos)) {
         int n_bytes;
         gram_pos behind = pos;
         const uint8_t byte = next_bytes(m, pos, (const uint8_t *)bytes, *n, &n_bytes, &behind);
