@@ -54,10 +54,9 @@ di_status di_matcher_completion(di_matcher *m, char *bytes, size_t capacity, siz
         return err_set(err, DI_E_ARGUMENT, "the matcher has no vocabulary");
     }
     gram_out *out = malloc(GRAM_MAX_COMPLETION * sizeof *out);
-    if (out == NULL) {
-        return err_memory(err, "completion", GRAM_MAX_COMPLETION * sizeof *out);
-    }
-    di_status status = complete_now(m, out, &n_out, err);
+    size_t *least = malloc((GRAM_MAX_COMPLETION + 1) * sizeof *least);
+    di_status status = out != NULL && least != NULL ? complete_now(m, out, &n_out, err)
+                                                    : err_memory(err, "completion", GRAM_MAX_COMPLETION * sizeof *least);
     for (size_t i = 0; status == DI_OK && i < n_out; i++) {
         if (out[i] < 256) {
             put(bytes, capacity, n, &(const char){(char)out[i]}, 1);
@@ -66,10 +65,11 @@ di_status di_matcher_completion(di_matcher *m, char *bytes, size_t capacity, siz
         }
     }
     if (status == DI_OK && n_tokens != NULL) {
-        *n_tokens = gram_least_tokens(m->vocabulary, out, n_out);
+        *n_tokens = gram_least_tokens(m->vocabulary, out, n_out, least);
         status = *n_tokens == SIZE_MAX ? err_set(err, DI_E_LIMIT, "no tokens spell the shortest end of the text") : DI_OK;
     }
     free(out);
+    free(least);
     return status;
 }
 
@@ -88,6 +88,7 @@ typedef struct closing {
     known *known;  /* [N_KNOWN] */
     uint32_t n_known;
     gram_out *out; /* [GRAM_MAX_COMPLETION] */
+    size_t *least; /* [GRAM_MAX_COMPLETION + 1] */
 } closing;
 
 /* Tokens that the end needs from where the matcher is. */
@@ -105,7 +106,7 @@ static di_status need_now(closing *c, size_t *need, di_error *err)
     size_t n;
     di_error far;
     const di_status status = complete_now(c->m, c->out, &n, &far);
-    *need = status == DI_OK ? gram_least_tokens(c->m->vocabulary, c->out, n) : SIZE_MAX;
+    *need = status == DI_OK ? gram_least_tokens(c->m->vocabulary, c->out, n, c->least) : SIZE_MAX;
     if (status != DI_OK && (status != DI_E_LIMIT || gram_failed(&c->m->grammar->mem))) {
         if (err != NULL) {
             *err = far;
@@ -164,7 +165,7 @@ static void only_first(const closing *c, size_t n_out, uint32_t *mask)
         gram_tokens_allow(c->m->grammar, v, gram_matcher_now(c->m)->pos, mask);
         return;
     }
-    const size_t all = gram_least_tokens(v, c->out, n_out);
+    const size_t all = gram_least_tokens(v, c->out, n_out, c->least);
     uint32_t node = 0;
     for (size_t k = 0; k < n_out && c->out[k] < 256; k++) {
         const uint32_t end = node + v->nodes[node].size;
@@ -177,7 +178,7 @@ static void only_first(const closing *c, size_t n_out, uint32_t *mask)
         }
         node = kid;
         const int32_t token = v->nodes[node].token;
-        if (token >= 0 && gram_least_tokens(v, c->out + k + 1, n_out - k - 1) + 1 == all) {
+        if (token >= 0 && c->least[k + 1] + 1 == all) {
             mask[token / 32] |= 1u << token % 32;
         }
     }
@@ -198,7 +199,7 @@ static di_status within(closing *c, size_t n_left, uint32_t *mask, bool *some_ou
         }
         return status;
     }
-    const size_t need = gram_least_tokens(c->m->vocabulary, c->out, n_out);
+    const size_t need = gram_least_tokens(c->m->vocabulary, c->out, n_out, c->least);
     if (need == SIZE_MAX || n_left / 2 > need + NEAR / 2) {
         return DI_OK;
     }
@@ -223,11 +224,13 @@ di_status di_matcher_mask_within(di_matcher *m, size_t n_left, uint32_t *mask, b
     if (status == DI_OK && n_left <= 3 * GRAM_MAX_COMPLETION) {
         c.known = calloc(N_KNOWN, sizeof *c.known);
         c.out = malloc(GRAM_MAX_COMPLETION * sizeof *c.out);
-        status = c.known != NULL && c.out != NULL ? within(&c, n_left, mask, &some_out, err)
+        c.least = malloc((GRAM_MAX_COMPLETION + 1) * sizeof *c.least);
+        status = c.known != NULL && c.out != NULL && c.least != NULL ? within(&c, n_left, mask, &some_out, err)
                                                   : err_memory(err, "completions", N_KNOWN * sizeof *c.known);
     }
     free(c.known);
     free(c.out);
+    free(c.least);
     if (restricts != NULL && some_out) {
         *restricts = true;
     }

@@ -379,12 +379,8 @@ di_status gram_complete(di_grammar *g, gram_pos pos, const uint8_t *text, size_t
     return found ? DI_OK : err_set(err, DI_E_LIMIT, "the end of the text is too far away to be searched for");
 }
 
-size_t gram_least_tokens(const di_vocabulary *v, const gram_out *out, size_t n)
+size_t gram_least_tokens(const di_vocabulary *v, const gram_out *out, size_t n, size_t least[GRAM_MAX_COMPLETION + 1])
 {
-    size_t *least = malloc((n + 1) * sizeof *least); /* for what is left behind each symbol */
-    if (least == NULL) {
-        return SIZE_MAX;
-    }
     least[n] = 0;
     for (size_t i = n; i-- > 0;) {
         least[i] = out[i] >= 256 && least[i + 1] != SIZE_MAX ? least[i + 1] + 1 : SIZE_MAX;
@@ -404,7 +400,5 @@ size_t gram_least_tokens(const di_vocabulary *v, const gram_out *out, size_t n)
             }
         }
     }
-    const size_t all = least[0];
-    free(least);
-    return all;
+    return least[0];
 }
