@@ -1,7 +1,7 @@
 /* cmd_grammar.c - `deepinfer grammar`: compiles a constraint, tells what was compiled, checks texts against it, makes texts of it.
  *
  * --check says at which byte a text goes wrong. --sample walks at random over the bytes that may follow, and takes what closes things more
- * often than chance would, so that it ends. --stats has the work of the compiler and, with a text, the time of its masks. */
+ * often than chance would, so that it ends; when it has got long, the shortest end is put behind it. --stats has the work of the compiler and, with a text, the time of its masks. */
 #include "open.h"
 #include "options.h"
 #include "tools.h"
@@ -21,8 +21,11 @@
 typedef struct job {
     const char *schema;
     const char *regex;
+    const char *ebnf;
+    const char *tags;
     const char *check;
     const char *order;
+    const char *root;
     const char *model;
     const char *tokenizer;
     int64_t n_samples;
@@ -57,12 +60,14 @@ static di_status compile(job *j, di_error *err)
     char *text = NULL;
     size_t n;
     options.order = strcmp(j->order, "any") == 0 ? DI_ORDER_ANY : strcmp(j->order, "schema") == 0 ? DI_ORDER_SCHEMA : DI_ORDER_AUTO;
+    options.root = j->root;
     if (j->regex != NULL) {
         return di_grammar_compile(DI_GRAMMAR_REGEX, j->regex, strlen(j->regex), &options, &j->grammar, NULL, err);
     }
-    di_status status = file_read(j->schema, MAX_INPUT_BYTES, &text, &n, err);
+    const di_grammar_kind kind = j->ebnf != NULL ? DI_GRAMMAR_EBNF : j->tags != NULL ? DI_GRAMMAR_TAGS : DI_GRAMMAR_SCHEMA;
+    di_status status = file_read(j->ebnf != NULL ? j->ebnf : j->tags != NULL ? j->tags : j->schema, MAX_INPUT_BYTES, &text, &n, err);
     if (status == DI_OK) {
-        status = di_grammar_compile(DI_GRAMMAR_SCHEMA, text, n, &options, &j->grammar, NULL, err);
+        status = di_grammar_compile(kind, text, n, &options, &j->grammar, NULL, err);
     }
     free(text);
     return status;
@@ -139,6 +144,20 @@ static uint8_t choose(const uint8_t *bytes, size_t n, bool closing, uint64_t *ra
     return byte;
 }
 
+/* The shortest end of the text; *done is false when it was not found. */
+static di_status finish(di_matcher *m, buf *out, bool *done, di_error *err)
+{
+    char rest[4096];
+    size_t n;
+    di_error far;
+    const di_status status = di_matcher_completion(m, rest, sizeof rest, &n, NULL, &far);
+    *done = status == DI_OK && n <= sizeof rest;
+    if (*done && !buf_append(out, rest, n)) {
+        return err_memory(err, "sample", out->size + n);
+    }
+    return DI_OK;
+}
+
 static di_status sample(const job *j, uint64_t *random, buf *out, di_error *err)
 {
     di_matcher *m = NULL;
@@ -153,6 +172,13 @@ static di_status sample(const job *j, uint64_t *random, buf *out, di_error *err)
             status = following(m, bytes, &n, err);
         }
         if (status != DI_OK || (complete && (n == 0 || closing || next_random(random) % 2 == 0))) {
+            break;
+        }
+        bool done = false;
+        if (closing && out->size % SOFT_SAMPLE_BYTES == 1) { /* once, and now and then when it was too far */
+            status = finish(m, out, &done, err);
+        }
+        if (status != DI_OK || done) {
             break;
         }
         if (n == 0 || out->size == MAX_SAMPLE_BYTES) {
@@ -288,6 +314,9 @@ int cmd_grammar(int argc, char **argv)
                     "or the text.");
     cli_add_string(&parser, "schema", "FILE", &j.schema, "a JSON Schema");
     cli_add_string(&parser, "regex", "REGEX", &j.regex, "a regular expression for the whole text");
+    cli_add_string(&parser, "ebnf", "FILE", &j.ebnf, "a grammar, in GBNF when it has ::=, else in Lark");
+    cli_add_string(&parser, "root", "RULE", &j.root, "with --ebnf: the rule to start from (root in GBNF, start in Lark)");
+    cli_add_string(&parser, "tags", "FILE", &j.tags, "structural tags, as JSON");
     cli_add_string(&parser, "check", "TEXT|FILE", &j.check, "whether the text is allowed, or the byte where it goes wrong");
     cli_add_int(&parser, "sample", "N", &j.n_samples, 0, 1000000, "print N random texts");
     cli_add_flag(&parser, "json", &j.json, "samples as JSON strings, one a line");
@@ -300,8 +329,8 @@ int cmd_grammar(int argc, char **argv)
     char **args;
     size_t n_args;
     cli_parse(&parser, argc, argv, &args, &n_args);
-    if ((j.schema != NULL) == (j.regex != NULL)) {
-        return cli_usage(&parser, "give one of --schema and --regex");
+    if ((j.schema != NULL) + (j.regex != NULL) + (j.ebnf != NULL) + (j.tags != NULL) != 1) {
+        return cli_usage(&parser, "give one of --schema, --regex, --ebnf and --tags");
     }
     if (strcmp(j.order, "auto") != 0 && strcmp(j.order, "any") != 0 && strcmp(j.order, "schema") != 0) {
         return cli_usage(&parser, "--order is auto, any or schema");

@@ -16,7 +16,9 @@ uint32_t gram_num_intern(gram_nums *nums, num_state *st)
     if (plan->n_decs == 0) {
         st->low = st->high = st->compared = st->leading = 0;
         if (!plan->zeros) {
-            st->negative = st->exp = st->exp_negative = st->nonzero = 0;
+            st->exp = st->exp_negative = 0;
+            st->negative = plan->signs ? st->negative : 0;
+            st->nonzero = plan->signs ? st->nonzero : 0;
         }
     }
     if (!plan->zeros) {

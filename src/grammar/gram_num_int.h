@@ -29,6 +29,7 @@ struct gram_num_plan {
     uint32_t max_fraction;
     bool plain;     /* integral values are written without fraction and exponent */
     bool only_ints; /* and there are no others */
+    bool signs;     /* something is compared with zero */
     bool zeros;     /* how many zeros are at the end makes a difference */
 };
 

@@ -5,6 +5,7 @@ static void add_constant(gram_nums *nums, gram_num_plan *plan, uint32_t dec, uin
 {
     const gram_dec *d = &nums->forms->dec[dec];
     if (d->n == 0) {
+        plan->signs = true;
         return;
     }
     const int32_t fraction = (int32_t)d->n - d->place;

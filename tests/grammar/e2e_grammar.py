@@ -44,6 +44,38 @@ def test_a_text_is_accepted_or_told_where_it_goes_wrong(tmp_path: pathlib.Path):
     assert (done.returncode, done.stderr) == (1, "deepinfer: incomplete: rejected at its end, byte 2\n")
 
 
+def test_grammars_and_tags_are_read_from_files(tmp_path: pathlib.Path):
+    gbnf = tmp_path / "sum.gbnf"
+    gbnf.write_text('root ::= sum\nsum ::= sum "+" part | part\npart ::= [0-9]+ | "(" sum ")"\n')
+    assert grammar("--ebnf", str(gbnf), "--check", "1+(2+3)").stdout == "accepted\n"
+    done = grammar("--ebnf", str(gbnf), "--check", "1+)")
+    assert (done.returncode, done.stderr) == (1, "deepinfer: rejected at byte 2\n")
+    assert grammar("--ebnf", str(gbnf), "--root", "part", "--check", "1+2").returncode == 1
+    lark = tmp_path / "list.lark"
+    lark.write_text('start: "[" [WORD ("," WORD)*] "]"\n%import common.WORD\n%ignore " "\n')
+    assert grammar("--ebnf", str(lark), "--check", "[ a, bc ]").stdout == "accepted\n"
+    tags = tmp_path / "tags.json"
+    tag = {"begin": "<n>", "content": {"type": "json_schema", "json_schema": {"type": "integer"}}, "end": "</n>"}
+    tags.write_text(json.dumps({"type": "triggered_tags", "triggers": ["<n"], "tags": [tag]}))
+    assert grammar("--tags", str(tags), "--check", "one <n>1</n>").stdout == "accepted\n"
+    assert grammar("--tags", str(tags), "--check", "one <n>x</n>").returncode == 1
+    assert grammar("--ebnf", str(gbnf), "--tags", str(tags)).returncode == 2
+    gbnf.write_text("root ::= missing")
+    done = grammar("--ebnf", str(gbnf))
+    assert (done.returncode, done.stderr) == (1, "deepinfer: rule 'missing' is used and not defined\n")
+
+
+def test_samples_of_grammars_are_in_them(tmp_path: pathlib.Path):
+    gbnf = tmp_path / "nest.gbnf"
+    gbnf.write_text('root ::= "(" root* ")" | "[" root "]" root | [a-z]{3,} ";"\n')
+    done = grammar("--ebnf", str(gbnf), "--sample", "30", "--seed", "7")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == 30 and len(set(lines)) > 10
+    for line in lines:
+        assert grammar("--ebnf", str(gbnf), "--check", line).returncode == 0, line
+
+
 def test_mistakes_have_their_exit_codes(tmp_path: pathlib.Path):
     assert grammar().returncode == 2
     assert grammar("--regex", "a", "--order", "none").returncode == 2

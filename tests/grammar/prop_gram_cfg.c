@@ -310,6 +310,23 @@ static void expect_mask(const random_grammar *g, di_matcher *m, int at, const ui
     assert_int_equal((mask[END_ID / 32] >> END_ID % 32 & 1) != 0, g->words[0].has[at]);
 }
 
+/* The shortest text that completes this one, when the language written out has one. */
+static void expect_completion(const random_grammar *g, di_matcher *m, int at)
+{
+    di_error err;
+    char bytes[LONGEST];
+    size_t n;
+    for (int i = 0; i < TEXTS; i++) { /* by length, then in the order of letters */
+        if (concat[at][i] >= 0 && g->words[0].has[concat[at][i]]) {
+            assert_int_equal(di_matcher_completion(m, bytes, sizeof bytes, &n, NULL, &err), DI_OK);
+            if (n != strlen(spelled[i]) || memcmp(bytes, spelled[i], n) != 0) {
+                fail_msg("%s: '%s' is completed by '%.*s', not '%s'", g->text.data, spelled[at], (int)n, bytes, spelled[i]);
+            }
+            return;
+        }
+    }
+}
+
 /* All texts that can be gone on from, depth first. */
 static void compare(const random_grammar *g, di_matcher *m, int at, bool masks)
 {
@@ -319,6 +336,7 @@ static void compare(const random_grammar *g, di_matcher *m, int at, bool masks)
     if (complete != g->words[0].has[at]) {
         fail_msg("%s: '%s' is %s", g->text.data, spelled[at], complete ? "taken as a whole" : "not taken");
     }
+    expect_completion(g, m, at);
     if (masks) {
         uint32_t *const mask = calloc(n_words, sizeof *mask);
         assert_non_null(mask);

@@ -49,6 +49,17 @@ static void types_and_numbers(void **state)
     verdicts("{\"multipleOf\":0.01,\"type\":\"number\"}", IN("1.25", "0.1", "3"), IN("0.001", "1.255"));
 }
 
+/* With no other constant than zero the sign of a number was forgotten. */
+static void numbers_are_compared_with_zero(void **state)
+{
+    (void)state;
+    verdicts("{\"type\":\"integer\",\"minimum\":0}", IN("0", "7"), IN("-7"));
+    verdicts("{\"exclusiveMaximum\":0}", IN("-0.5", "-1e3"), IN("0", "0.0", "1e-9", "7"));
+    verdicts("{\"const\":0}", IN("0", "0.0", "0e9"), IN("5", "-1", "0.1"));
+    verdicts("{\"type\":\"integer\",\"not\":{\"const\":0}}", IN("1", "-20"), IN("0"));
+    verdicts("{\"type\":\"array\",\"items\":{\"type\":\"integer\"},\"uniqueItems\":true}", IN("[0,1]", "[0]"), IN("[0,0]"));
+}
+
 static void strings(void **state)
 {
     (void)state;
@@ -229,6 +240,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(anything_is_json_of_any_type),
         cmocka_unit_test(types_and_numbers),
+        cmocka_unit_test(numbers_are_compared_with_zero),
         cmocka_unit_test(strings),
         cmocka_unit_test(objects),
         cmocka_unit_test(arrays),
