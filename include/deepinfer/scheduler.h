@@ -99,6 +99,8 @@ typedef struct di_task_options {
                             * vocabulary's end ids. Nothing of other tasks changes. NULL = free. A script is not held to it */
     bool grammar_waits;    /* ... from behind the first `grammar_after` on, the end of the reasoning; no end id may come before it */
     int32_t grammar_after;
+    bool grammar_closes;   /* near max_tokens only what still lets the text end in time, if it could when the grammar began
+                            * (di_matcher_mask_within) */
 } di_task_options;
 
 /* Puts a task in its tenant's queue. Errors: DI_E_ARGUMENT (names the field), DI_E_LIMIT (the prompt fills the context, KV memory as a

@@ -22,6 +22,7 @@ typedef struct chat_constraint {
     buf pattern;                /* of white space */
     di_grammar_options options; /* whitespace_pattern is `pattern` */
     bool waits;                 /* it begins behind the reasoning */
+    bool closes;                /* the answer ends in time */
     bool optional;              /* nobody asked for it: where it can't be made, the answer is free, with a warning */
     di_grammar_tools tools;     /* [n_tools] owned list; the answer is `text` of answer_kind */
     buf schemas;                /* of the tools */

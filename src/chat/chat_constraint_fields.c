@@ -177,7 +177,7 @@ static di_status take_flags(chat_constraint *c, const js_value *o, di_error *err
     } flags[] = {
         {"lenient", &c->options.lenient},         {"closed", &c->options.closed},
         {"integers_any", &c->options.integers_any}, {"escapes_all", &c->options.escapes_all},
-        {"jump_forward", &jump},
+        {"close_on_length", &c->closes},          {"jump_forward", &jump},
     };
     di_status status = DI_OK;
     for (size_t i = 0; status == DI_OK && i < COUNT_OF(flags); i++) {

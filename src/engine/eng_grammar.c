@@ -15,6 +15,7 @@
 typedef struct mark {
     bool begun;
     bool ended;
+    int64_t n_taken;
     size_t n_steps;
 } mark;
 
@@ -24,6 +25,8 @@ struct eng_constraint {
     int32_t begin_id;
     bool begun;      /* the grammar holds from here on */
     bool ended;
+    int64_t max_tokens; /* 0 = none */
+    int64_t n_taken;    /* tokens, those before it begins included */
     bool trying;     /* drafts were taken since `before` */
     mark before;
     uint32_t *rows;  /* [capacity, words] */
@@ -45,6 +48,7 @@ di_status eng_constraint_new(const eng_constraint_options *o, eng_constraint **o
     c->begin_id = o->begin_id;
     c->begun = !o->waits;
     c->capacity = 1 + o->n_drafts;
+    c->max_tokens = o->max_tokens;
     di_status status = di_matcher_new(o->grammar, o->vocabulary, &c->matcher, err);
     if (status != DI_OK) {
         goto out;
@@ -86,12 +90,13 @@ static di_status take(eng_constraint *c, int32_t id, bool *accepted, di_error *e
         c->begun = id == c->begin_id;
     }
     c->ended = c->ended || (*accepted && ends);
+    c->n_taken += *accepted;
     return status;
 }
 
 static void set_mark(eng_constraint *c)
 {
-    c->before = (mark){.begun = c->begun, .ended = c->ended, .n_steps = di_matcher_steps(c->matcher)};
+    c->before = (mark){.begun = c->begun, .ended = c->ended, .n_taken = c->n_taken, .n_steps = di_matcher_steps(c->matcher)};
     c->trying = true;
 }
 
@@ -103,6 +108,7 @@ void eng_constraint_take_back(eng_constraint *c)
     (void)di_matcher_rollback(c->matcher, di_matcher_steps(c->matcher) - c->before.n_steps, NULL); /* there were as many */
     c->begun = c->before.begun;
     c->ended = c->before.ended;
+    c->n_taken = c->before.n_taken;
     c->trying = false;
 }
 
@@ -123,7 +129,9 @@ static void mask_reasoning(const eng_constraint *c, uint32_t *row)
 static void add_row(eng_constraint *c)
 {
     uint32_t *const row = row_at(c, c->n_rows);
-    if (c->begun) {
+    if (c->begun && c->max_tokens > c->n_taken) {
+        c->status = di_matcher_mask_within(c->matcher, (size_t)(c->max_tokens - c->n_taken), row, NULL, NULL, &c->err);
+    } else if (c->begun) {
         c->status = di_matcher_mask(c->matcher, row, NULL, &c->err);
     } else {
         mask_reasoning(c, row);

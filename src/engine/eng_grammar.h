@@ -25,6 +25,7 @@ typedef struct eng_constraint_options {
     bool waits;       /* for begin_id */
     int32_t begin_id;
     int32_t n_drafts; /* at most so many in a row */
+    int64_t max_tokens; /* by which the text shall have ended; 0 = it may be cut */
 } eng_constraint_options;
 
 /* Errors: DI_E_ARGUMENT (the grammar asks for what the vocabulary lacks), DI_E_MEMORY. */

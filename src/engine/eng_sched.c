@@ -270,6 +270,7 @@ static di_status new_task(di_scheduler *s, const di_task_options *o, di_task **o
     task->no_cache = o->no_cache;
     task->grammar_waits = o->grammar_waits;
     task->grammar_after = o->grammar_after;
+    task->grammar_closes = o->grammar_closes;
     if (o->grammar != NULL) {
         di_grammar_retain(o->grammar);
         task->grammar = o->grammar;

@@ -73,6 +73,7 @@ struct di_task {
     di_grammar *grammar; /* retained; NULL = free */
     bool grammar_waits;
     int32_t grammar_after;
+    bool grammar_closes;
     int64_t max_tokens;
     int32_t priority;
     int64_t queue_deadline;

@@ -26,7 +26,8 @@ static di_status open_constraint(di_scheduler *s, eng_choice *c, di_error *err)
                                       .vocabulary = s->vocabulary,
                                       .waits = task->grammar_waits,
                                       .begin_id = task->grammar_after,
-                                      .n_drafts = s->draft_length};
+                                      .n_drafts = s->draft_length,
+                                      .max_tokens = task->grammar_closes ? task->max_tokens : 0};
     bool ended = false;
     di_status status = eng_constraint_new(&o, &c->constraint, err);
     for (int64_t t = 0; status == DI_OK && s->script == NULL && t < c->n_out; t++) {

@@ -21,7 +21,7 @@ enum { N_TASKS = 12, ROUNDS = 2 };
 enum { N_TASKS = 64, ROUNDS = 3 };
 #endif
 
-enum { MAX_PROMPT = 200, MAX_NEW = 80, MAX_N = 3 };
+enum { MAX_PROMPT = 200, MAX_NEW = 80, MAX_N = 3, ROOM = 50 /* tokens are enough to end any of the texts */ };
 
 static const struct {
     di_grammar_kind kind;
@@ -60,6 +60,7 @@ typedef struct job {
     int32_t n;
     int constraint; /* -1 = none */
     bool thinks;
+    bool closes;
     text alone[MAX_N];
     text got[MAX_N];
 } job;
@@ -69,6 +70,7 @@ typedef struct figures {
     int64_t accepted;
     int64_t masks;
     int stopped;
+    int closed; /* in time, on request */
     int begun; /* answers behind some reasoning */
 } figures;
 
@@ -132,6 +134,7 @@ static void write_jobs(job *jobs, uint64_t *seed)
         memset(j, 0, sizeof *j);
         j->constraint = i % 2 == 0 ? (int)below(seed, N_CONSTRAINTS) : -1;
         j->thinks = below(seed, 2) == 0;
+        j->closes = below(seed, 2) == 0;
         j->n = below(seed, 4) == 0 ? (int32_t)(1 + below(seed, MAX_N)) : 1;
         write_prompt(j, i, seed);
         di_sampling_default(&j->sampling);
@@ -201,7 +204,8 @@ static void run(job *jobs, int which, const setting *set, figures *sum, uint64_t
                                        .user = j,
                                        .grammar = j->constraint >= 0 ? f.grammars[j->constraint] : NULL,
                                        .grammar_waits = j->thinks,
-                                       .grammar_after = f.think_end};
+                                       .grammar_after = f.think_end,
+                                       .grammar_closes = j->closes};
             assert_int_equal(di_task_submit(s, &o, &task, NULL), DI_OK);
             k--;
         }
@@ -235,6 +239,10 @@ static void expect_member(const job *j, const text *t, figures *sum)
         assert_int_equal(t->ids[end], f.info.eos_token_id);
         assert_true(begin <= end);
         sum->stopped++;
+    }
+    if (j->closes && begin < MAX_NEW - ROOM) {
+        assert_int_equal(t->end, DI_TASK_STOP);
+        sum->closed++;
     }
     begin = begin < end ? begin : end;
     di_matcher *m;
@@ -305,6 +313,7 @@ static void mixed_batches(void **state)
     assert_true(sum.masks > 0);
     assert_true(sum.stopped > 0);
     assert_true(sum.begun > 0);
+    assert_true(sum.closed > 0);
     print_message("%d constrained texts ended, %d behind reasoning; %lld drafts accepted, %lld preemptions, %lld masks\n", sum.stopped, sum.begun,
                   (long long)sum.accepted, (long long)sum.preempted, (long long)sum.masks);
     free(jobs);

@@ -208,6 +208,15 @@ def test_a_server_that_is_exact_takes_a_schema_for_a_wish():
         assert exact.stop() == 0
 
 
+def test_an_answer_is_closed_in_time(server):
+    schema = {"type": "array", "items": {"type": "string"}, "minItems": 3}
+    for seed in range(4):
+        choice = chat(server, structured_output={"kind": "json_schema", "value": schema, "close_on_length": True}, max_tokens=30, seed=seed,
+                      temperature=1.5)
+        assert choice["finish_reason"] == "stop"
+        jsonschema_rs.validate(schema, json.loads(choice["message"]["content"]))
+
+
 # --- Together ------------------------------------------------------------------------------------------------------------
 
 
