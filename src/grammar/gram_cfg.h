@@ -1,21 +1,24 @@
 /* gram_cfg.h - context-free grammars: rules over texts, JSON values and named tokens, followed byte by byte.
  *
- * A grammar is given as a tree for each rule (gram_tree). What is regular in it, rules that are not recursive included, becomes one
- * expression (gram_lang.h); only the rest is parsed, by Earley's method (1970) with two changes:
+ * A grammar is given as a tree for each rule (gram_tree). What is regular in it, rules that are not recursive
+ * included, becomes one expression (gram_lang.h); only the rest is parsed, by Earley's method (1970) with two
+ * changes:
  *
- *  - Rows are named by what they hold, not by where they are. An *item* is a place in a rule, and a *continuation*: what to do at the end
- *    of the rule. A continuation is a rule that was begun in a row: at its end, all items of that row that wait for it go on. Rows and
- *    continuations are interned, so that equal situations are one place wherever they occur in the text.
- *  - A rule that is the last thing its only caller waits for gets the continuation of that caller (the tail calls of Leo, 1991). So lists that
- *    are written recursively to the right cost no more than those to the left.
+ *  - Rows are named by what they hold, not by where they are. An *item* is a place in a rule, and a
+ *    *continuation*: what to do at the end of the rule. A continuation is a rule that was begun in a row: at its
+ *    end, all items of that row that wait for it go on. Rows and continuations are interned, so that equal
+ *    situations are one place wherever they occur in the text.
+ *  - A rule that is the last thing its only caller waits for gets the continuation of that caller (the tail calls
+ *    of Leo, 1991). So lists that are written recursively to the right cost no more than those to the left.
  *
- * Between the ends of symbols nothing is parsed. A place in the text is a set of symbols being read, each with its *after*: the items behind
- * it. Texts are read together as one vector of expressions (gram_lex.h, MODE_GRAMMAR; its first expression stands for all texts behind
- * which the whole text may end), and where none of them ends or dies with a byte, its row settles the byte. A JSON value alone is a
- * place of the JSON machine whose root frame knows the after. All other sets are states of their own (LX_ROW).
+ * Between the ends of symbols nothing is parsed. A place in the text is a set of symbols being read, each with its
+ * *after*: the items behind it. Texts are read together as one vector of expressions (gram_lex.h, MODE_GRAMMAR;
+ * its first expression stands for all texts behind which the whole text may end), and where none of them ends or
+ * dies with a byte, its row settles the byte. A JSON value alone is a place of the JSON machine whose root frame
+ * knows the after. All other sets are states of their own (LX_ROW).
  *
- * All ways to read a text are followed at once; rules, texts and values that can't be completed are left out when the grammar is made.
- * So a place that is reached can always be completed.
+ * All ways to read a text are followed at once; rules, texts and values that can't be completed are left out when
+ * the grammar is made. So a place that is reached can always be completed.
  *
  * Owner: the grammar. Thread: the holder of its lock. */
 #ifndef GRAMMAR_GRAM_CFG_H
@@ -113,7 +116,8 @@ typedef struct gram_cfg_row {
     uint32_t n_nts;
 } gram_cfg_row;
 
-/* While a row is made: an item that waits for a symbol. Its continuation is one, or that of a rule begun in this row. */
+/* While a row is made: an item that waits for a symbol. Its continuation is one, or that of a rule begun in this
+ * row. */
 typedef struct gram_wait {
     uint32_t sym; /* for rules their local number */
     uint32_t dot; /* behind the symbol */

@@ -1,5 +1,6 @@
-/* gram_cfg_make.c - from the trees of a grammar to rules of symbols: what is regular becomes expressions, the rest is made flat; then which
- * rules have texts at all, and which have the empty one. All of it is linear in the size of the grammar. */
+/* gram_cfg_make.c - from the trees of a grammar to rules of symbols: what is regular becomes expressions, the rest
+ * is made flat; then which rules have texts at all, and which have the empty one. All of it is linear in the size
+ * of the grammar. */
 #include "grammar/gram_cfg.h"
 
 typedef struct maker {
@@ -72,7 +73,8 @@ static gram_ex expression(gram_cfg *g, const gram_tree *t)
     }
 }
 
-/* A rule is regular when its tree has only texts and regular rules. Those that lead back to themselves never get there. */
+/* A rule is regular when its tree has only texts and regular rules. Those that lead back to themselves never get
+ * there. */
 static void find_regular(maker *k)
 {
     gram_cfg *g = k->g;
@@ -321,8 +323,9 @@ static bool sym_productive(gram_cfg *g, gram_sym sym)
     }
 }
 
-/* Closes a property of rules over all alternatives: a rule has it when all symbols of one of its alternatives have. Each pass over
- * the symbols of an alternative stops at the first that has not, and goes on there when that rule has got it. */
+/* Closes a property of rules over all alternatives: a rule has it when all symbols of one of its alternatives
+ * have. Each pass over the symbols of an alternative stops at the first that has not, and goes on there when that
+ * rule has got it. */
 static void close_over(maker *k, bool nullable)
 {
     gram_cfg *g = k->g;

@@ -58,7 +58,8 @@ static uint32_t least_of(gram_machine *m, uint32_t vec)
 
 #define LEAST_MEMBER 4u /* "":0 */
 
-/* Bytes of the members that an object still asks for, when it says so plainly; `writing`: but for the one that is being written. */
+/* Bytes of the members that an object still asks for, when it says so plainly; `writing`: but for the one that is
+ * being written. */
 static uint32_t members_to_come(const gram_json *j, const gram_frame *frame, bool writing)
 {
     const gram_obj_view *view = j->obj_views[frame->view];

@@ -1,4 +1,5 @@
-/* gram_compile_kind.c - what each kind of constraint becomes: a text of one expression, a value of the JSON machine, or a general grammar. */
+/* gram_compile_kind.c - what each kind of constraint becomes: a text of one expression, a value of the JSON
+ * machine, or a general grammar. */
 #include "grammar/gram_compile.h"
 #include "grammar/gram_regex.h"
 #include "grammar/gram_tools.h"
@@ -162,7 +163,8 @@ void gram_compile_tools(gram_compiler *c, const di_grammar_tools *tools)
     if (s.cfg == NULL) {
         return;
     }
-    const gram_constraint answer = {tools->answer_kind, tools->answer != NULL ? tools->answer : "", tools->answer != NULL ? tools->n_answer : 0};
+    const bool has_text = tools->answer != NULL;
+    const gram_constraint answer = {tools->answer_kind, has_text ? tools->answer : "", has_text ? tools->n_answer : 0};
     gram_tree *tree = tools->has_answer_kind ? part(c, &s, &answer) : NULL;
     if (!gram_failed(&c->g->mem)) {
         finish(c, &s, gram_tools(&s, tools, tree));

@@ -1,4 +1,5 @@
-/* gram_ebnf.c - what the readers of grammars share: characters, strings, classes, tokens, and faults with line and column. */
+/* gram_ebnf.c - what the readers of grammars share: characters, strings, classes, tokens, and faults with line and
+ * column. */
 #include "grammar/gram_ebnf.h"
 #include "grammar/gram_regex.h"
 

@@ -1,5 +1,5 @@
-/* gram_gbnf.c - reads GBNF: name ::= "text" [class] . (group) other-rule <token>, with | * + ? {m,n} and # comments. A rule goes on over
- * line ends up to the next name that has "::=" behind it. */
+/* gram_gbnf.c - reads GBNF: name ::= "text" [class] . (group) other-rule <token>, with | * + ? {m,n} and #
+ * comments. A rule goes on over line ends up to the next name that has "::=" behind it. */
 #include "grammar/gram_ebnf.h"
 
 static bool is_name(int c)

@@ -1,7 +1,9 @@
-/* gram_lark.c - reads the Lark dialect: rules in lower case, terminals in upper case, %ignore, %import common.X, %json {schema}. See gram_ebnf.h.
+/* gram_lark.c - reads the Lark dialect: rules in lower case, terminals in upper case, %ignore, %import common.X,
+ * %json {schema}. See gram_ebnf.h.
  *
- * In rules each terminal, string and expression may have ignored text behind it. What is only about trees of syntax (aliases, ?rule) is read and
- * has no effect; priorities and templates are refused. Terminals may also be intersected (&) and complemented (~ before them). */
+ * In rules each terminal, string and expression may have ignored text behind it. What is only about trees of
+ * syntax (aliases, ?rule) is read and has no effect; priorities and templates are refused. Terminals may also be
+ * intersected (&) and complemented (~ before them). */
 #include "grammar/gram_ebnf.h"
 #include "grammar/gram_regex.h"
 
@@ -22,8 +24,13 @@ static bool is_word(int c)
 /* Blanks and comments; with `lines` line ends too. */
 static void skip(gram_reader *r, bool lines)
 {
-    for (int c; (c = gram_read_peek(r)) == ' ' || c == '\t' || c == '\r' || (lines && c == '\n') || c == '#' || gram_read_at(r, "//"); r->at++) {
-        while ((c == '#' || c == '/') && r->at + 1 < r->n && r->text[r->at + 1] != '\n') {
+    for (;; r->at++) {
+        const int c = gram_read_peek(r);
+        const bool comment = c == '#' || gram_read_at(r, "//");
+        if (c != ' ' && c != '\t' && c != '\r' && !(lines && c == '\n') && !comment) {
+            return;
+        }
+        while (comment && r->at + 1 < r->n && r->text[r->at + 1] != '\n') {
             r->at++;
         }
     }

@@ -1,7 +1,8 @@
-/* gram_tags.c - structural tags: free text, and regions in it that follow a constraint. See gram_ebnf.h for where the form comes from.
+/* gram_tags.c - structural tags: free text, and regions in it that follow a constraint. See gram_ebnf.h for where
+ * the form comes from.
  *
- * Free text ends where a trigger comes for the first time. Both are one expression, "a text whose only trigger is its end"; so while text is
- * free nothing is parsed. Inside of a tag free text has no end of that tag in it. */
+ * Free text ends where a trigger comes for the first time. Both are one expression, "a text whose only trigger is
+ * its end"; so while text is free nothing is parsed. Inside of a tag free text has no end of that tag in it. */
 #include "grammar/gram_ebnf.h"
 #include "grammar/gram_regex.h"
 
@@ -30,7 +31,8 @@ static const js_value *field(tags *k, const js_value *v, const char *name, js_ki
 {
     const js_value *const value = js_get(v, name);
     if (value == NULL || js_kind_of(value) != kind) {
-        fault(k, kind == JS_STRING ? "a string is needed for" : kind == JS_ARRAY ? "a list is needed for" : "a whole number is needed for", name);
+        const char *what = kind == JS_STRING ? "a string" : kind == JS_ARRAY ? "a list" : "a whole number";
+        gram_fault(k->g->mem, DI_E_FORMAT, "invalid_grammar", -1, "structural tags: %s is needed for '%s'", what, name);
         return NULL;
     }
     return value;
@@ -262,7 +264,8 @@ static gram_tree *dispatch(tags *k, const js_value *v, gram_ex stops)
     r.stops = gram_ex_or2(k->l, stops, strings(k, v, "excludes"));
     for (size_t i = 0; rules != NULL && i < js_length(rules) && gram_spend(k->g->mem, 1); i++) {
         const js_value *const rule = js_at(rules, i);
-        if (js_kind_of(rule) != JS_ARRAY || js_length(rule) != 2 || js_kind_of(js_at(rule, 0)) != JS_STRING || js_length(js_at(rule, 0)) == 0) {
+        const bool pair = js_kind_of(rule) == JS_ARRAY && js_length(rule) == 2;
+        if (!pair || js_kind_of(js_at(rule, 0)) != JS_STRING || js_length(js_at(rule, 0)) == 0) {
             fault(k, "pairs of a string and a format are needed for", "rules");
             return NULL;
         }

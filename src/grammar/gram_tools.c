@@ -1,7 +1,8 @@
 /* gram_tools.c - see gram_tools.h.
  *
- * The parameters of a strict tool come in any order, each at most once, and all that are required before the end. That is a rule for each set of
- * parameters that were there before; these rules are made when a text gets to them (TREE_LATER), so their number is that of the texts. */
+ * The parameters of a strict tool come in any order, each at most once, and all that are required before the end.
+ * That is a rule for each set of parameters that were there before; these rules are made when a text gets to them
+ * (TREE_LATER), so their number is that of the texts. */
 #include "grammar/gram_tools.h"
 
 #include <stdio.h>
@@ -51,7 +52,8 @@ static void add_mark(tools *k, gram_tree *to, gram_ex before, const char *tag, c
 
 /* --- Values ------------------------------------------------------------------------------------------------------- */
 
-/* Behind `" string="`: both ways to write the values of a formula, up to the end of the parameter. NULL when there is no value. */
+/* Behind `" string="`: both ways to write the values of a formula, up to the end of the parameter. NULL when there
+ * is no value. */
 static gram_tree *values(tools *k, gram_ex name, gram_form form)
 {
     gram_machine *m = k->g->m;
@@ -65,7 +67,8 @@ static gram_tree *values(tools *k, gram_ex name, gram_form form)
         const gram_ex value = gram_text_ex(&m->json.texts, strings);
         if (!gram_empty(k->l, value)) {
             gram_tree *one = gram_tree_new(k->g, TREE_CAT, 0);
-            add_mark(k, one, cat(k, gram_ex_cat(k->l, name, text(k, "\" string=\"true\">")), value, text(k, "</")), k->given->parameter, ">");
+            const gram_ex head = gram_ex_cat(k->l, name, text(k, "\" string=\"true\">"));
+            add_mark(k, one, cat(k, head, value, text(k, "</")), k->given->parameter, ">");
             gram_tree_add(alt, one);
         }
     }
@@ -144,7 +147,8 @@ static gram_form member_form(tools *k, const members *o, uint32_t name)
 static void unsupported(tools *k, size_t i, const char *what)
 {
     (void)snprintf(k->g->mem->where, sizeof k->g->mem->where, "/%zu", i);
-    gram_fault(k->g->mem, DI_E_UNSUPPORTED, "unsupported_keyword", -1, "parameters of the strict tool '%.64s': %s", k->given->tools[i].name, what);
+    gram_fault(k->g->mem, DI_E_UNSUPPORTED, "unsupported_keyword", -1, "parameters of the strict tool '%.64s': %s",
+               k->given->tools[i].name, what);
 }
 
 /* The parameters of a strict tool as rules. */
@@ -172,8 +176,7 @@ static void take_members(tools *k, size_t i, members *o)
             again = again || o->names.words[b] == name;
         }
         const gram_ex spelled = gram_form_name_ex(m->forms, name);
-        const uint32_t quotes[] = {'"', '"'};
-        const gram_ex quoted = gram_ex_cat(k->l, GRAM_EX_ANY, gram_ex_cat(k->l, gram_ex_set(k->l, gram_set_of(k->l, quotes, 1)), GRAM_EX_ANY));
+        const gram_ex quoted = cat(k, GRAM_EX_ANY, text(k, "\""), GRAM_EX_ANY);
         if (!again && !gram_empty(k->l, gram_ex_and2(k->l, spelled, quoted))) {
             unsupported(k, i, "a name with a quote in it can't be written");
         }
@@ -210,7 +213,8 @@ static void compile_strict(tools *k, size_t i)
     const char *schema = given->parameters != NULL ? given->parameters : "{}";
     if (js_parse(schema, given->parameters != NULL ? given->n_parameters : 2, given->name, &limits, &doc, &err) != DI_OK) {
         (void)snprintf(mem->where, sizeof mem->where, "/%zu", i);
-        gram_fault(mem, err.code, err.code == DI_E_LIMIT ? "limit_exceeded" : err.code == DI_E_MEMORY ? "" : "invalid_schema", -1, "%s", err.message);
+        const char *kind = err.code == DI_E_LIMIT ? "limit_exceeded" : err.code == DI_E_MEMORY ? "" : "invalid_schema";
+        gram_fault(mem, err.code, kind, -1, "%s", err.message);
         return;
     }
     const gram_form root = gram_schema(k->g->m->forms, js_root(doc), &k->s->schema, k->s->warnings);
@@ -361,7 +365,8 @@ static uint32_t calls(tools *k)
             compile_strict(k, i);
         }
         gram_tree *one = gram_tree_new(k->g, TREE_CAT, 0);
-        add_text(k, one, cat(k, text(k, given->call), text(k, " name=\""), cat(k, text(k, given->tools[i].name), text(k, "\">\n"), GRAM_EX_EPS)));
+        const gram_ex name = gram_ex_cat(k->l, text(k, given->tools[i].name), text(k, "\">\n"));
+        add_text(k, one, cat(k, text(k, given->call), text(k, " name=\""), name));
         gram_tree_add(one, gram_failed(k->g->mem) ? NULL : parameters(k, i));
         gram_tree_add(alt, one);
     }
