@@ -362,7 +362,7 @@ di_status gram_complete(di_grammar *g, gram_pos pos, const uint8_t *text, size_t
         run(&s);
     }
     const bool found = !s.no_memory && !s.too_far && !gram_failed(&g->mem) && s.best != GRAM_INF;
-    if (found) {
+    if (found && s.best > 0) {
         write_way(&s, out);
         *n = s.best;
     }
