@@ -195,9 +195,9 @@ void di_grammar_free(di_grammar *g)
     for (int i = 0; i < GRAM_CACHED_MASKS; i++) {
         free(g->cache[i].mask);
     }
-    free(g->stack);
-    free(g->rows);
+    free(g->levels);
     free(g->path);
+    free(g->hits);
     free(g->places);
     gram_state_masks_free(&g->state_masks);
     buf_fini(&g->warnings);
