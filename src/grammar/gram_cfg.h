@@ -1,6 +1,6 @@
 /* gram_cfg.h - context-free grammars: rules over texts, JSON values and named tokens, followed byte by byte.
  *
- * A grammar is given as a tree for each rule (gram_tree). What is regular in it, rules that are not recursive
+ * A grammar is given as a tree for each rule (gram_part). What is regular in it, rules that are not recursive
  * included, becomes one expression (gram_lang.h); only the rest is parsed, by Earley's method (1970) with two
  * changes:
  *
@@ -29,37 +29,37 @@
 #define GRAM_MAX_RULES 20000u
 #define GRAM_MAX_SYMBOLS 500000u
 #define GRAM_MAX_ITEMS 4000u   /* of a row */
-#define GRAM_MAX_TREE 200u     /* levels of a tree */
+#define GRAM_MAX_NESTING 200u     /* levels of a tree */
 #define GRAM_MAX_TOKENS 10000u /* named in a grammar */
 
-/* --- Trees: what the readers of grammars make (gram_tree.c) -------------------------------------------------------- */
+/* --- Trees: what the readers of grammars make (gram_part.c) -------------------------------------------------------- */
 
-typedef enum gram_tree_kind {
-    TREE_TEXT,  /* an expression */
-    TREE_RULE,  /* a rule by its number */
-    TREE_JSON,  /* a JSON value that satisfies a goal */
-    TREE_TOKEN, /* a named token by its number */
-    TREE_LATER, /* a rule whose alternatives are made when it is first begun; see gram_cfg.unfold */
-    TREE_CAT,   /* kids, left to right */
-    TREE_ALT,
-    TREE_REP,   /* one kid, min to max times */
-    TREE_AND,   /* these two of what is regular only */
-    TREE_NOT    /* one kid; all other texts */
-} gram_tree_kind;
+typedef enum gram_part_kind {
+    PART_TEXT,  /* an expression */
+    PART_RULE,  /* a rule by its number */
+    PART_JSON,  /* a JSON value that satisfies a goal */
+    PART_TOKEN, /* a named token by its number */
+    PART_LATER, /* a rule whose alternatives are made when it is first begun; see gram_cfg.unfold */
+    PART_CAT,   /* kids, left to right */
+    PART_ALT,
+    PART_REP,   /* one kid, min to max times */
+    PART_AND,   /* these two of what is regular only */
+    PART_NOT    /* one kid; all other texts */
+} gram_part_kind;
 
-typedef struct gram_tree {
-    gram_tree_kind kind;
+typedef struct gram_part {
+    gram_part_kind kind;
     bool regular; /* known once the grammar is finished */
     uint32_t id;
     uint32_t min;
     uint32_t max; /* GRAM_INF = any number */
-    struct gram_tree *first;
-    struct gram_tree *last;
-    struct gram_tree *next;
-} gram_tree;
+    struct gram_part *first;
+    struct gram_part *last;
+    struct gram_part *next;
+} gram_part;
 
 typedef struct gram_rule {
-    gram_tree *body;       /* NULL: used and not defined yet */
+    gram_part *body;       /* NULL: used and not defined yet */
     int64_t offset;        /* of the name where it was first seen */
     bool regular;
     gram_ex ex;            /* regular only */
@@ -191,16 +191,16 @@ struct gram_cfg {
 gram_cfg *gram_cfg_new(gram_machine *m);
 
 /* NULL after a failure. */
-gram_tree *gram_tree_new(gram_cfg *g, gram_tree_kind kind, uint32_t id);
-gram_tree *gram_tree_text(gram_cfg *g, const char *utf8, size_t n); /* this text alone */
-gram_tree *gram_tree_rep(gram_cfg *g, gram_tree *kid, uint32_t min, uint32_t max);
+gram_part *gram_part_new(gram_cfg *g, gram_part_kind kind, uint32_t id);
+gram_part *gram_part_text(gram_cfg *g, const char *utf8, size_t n); /* this text alone */
+gram_part *gram_part_rep(gram_cfg *g, gram_part *kid, uint32_t min, uint32_t max);
 /* Puts a kid (NULL is ignored) at the end of a CAT or ALT. */
-void gram_tree_add(gram_tree *parent, gram_tree *kid);
+void gram_part_add(gram_part *parent, gram_part *kid);
 
 /* The rule of a name, made when there is none. `offset` is where it was read, for messages. */
 uint32_t gram_cfg_rule(gram_cfg *g, const char *name, size_t n, int64_t offset);
 /* A rule without a name. */
-uint32_t gram_cfg_new_rule(gram_cfg *g, gram_tree *body);
+uint32_t gram_cfg_new_rule(gram_cfg *g, gram_part *body);
 uint32_t gram_cfg_token(gram_cfg *g, gram_token_name name);
 
 /* --- gram_cfg_make.c ----------------------------------------------------------------------------------------------- */

@@ -168,17 +168,8 @@ static void only_first(const closing *c, size_t n_out, uint32_t *mask)
     }
     const size_t all = gram_least_tokens(v, c->out, n_out, c->least);
     uint32_t node = 0;
-    for (size_t k = 0; k < n_out && c->out[k] < 256; k++) {
-        const uint32_t end = node + v->nodes[node].size;
-        uint32_t kid = node + 1;
-        while (kid < end && v->nodes[kid].byte != c->out[k]) {
-            kid += v->nodes[kid].size;
-        }
-        if (kid >= end) {
-            return;
-        }
-        node = kid;
-        const int32_t token = v->nodes[node].token;
+    for (size_t k = 0; k < n_out && c->out[k] < 256 && (node = gram_kid_of(&v->tree, node, c->out[k])) != 0; k++) {
+        const int32_t token = v->tree.nodes[node].token;
         if (token >= 0 && c->least[k + 1] + 1 == all) {
             mask[token / 32] |= 1u << token % 32;
         }

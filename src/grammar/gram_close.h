@@ -11,6 +11,17 @@
 
 #define GRAM_MAX_COMPLETION 4096u
 
+/* The node of the token tree that a byte leads to, 0 when there is none. */
+static inline uint32_t gram_kid_of(const gram_tree *tree, uint32_t node, uint32_t byte)
+{
+    for (uint32_t i = tree->first[node]; i < tree->first[node + 1]; i++) {
+        if (tree->bytes[i] == byte) {
+            return tree->kids[i];
+        }
+    }
+    return 0;
+}
+
 /* A byte, or 256 + the number of a named token. */
 typedef uint32_t gram_out;
 

@@ -386,17 +386,8 @@ size_t gram_least_tokens(const di_vocabulary *v, const gram_out *out, size_t n, 
     for (size_t i = n; i-- > 0;) {
         least[i] = out[i] >= 256 && least[i + 1] != SIZE_MAX ? least[i + 1] + 1 : SIZE_MAX;
         uint32_t node = 0;
-        for (size_t k = i; k < n && out[k] < 256; k++) {
-            const uint32_t end = node + v->nodes[node].size;
-            uint32_t kid = node + 1;
-            while (kid < end && v->nodes[kid].byte != out[k]) {
-                kid += v->nodes[kid].size;
-            }
-            if (kid >= end) {
-                break;
-            }
-            node = kid;
-            if (v->nodes[node].token >= 0 && least[k + 1] != SIZE_MAX && least[k + 1] + 1 < least[i]) {
+        for (size_t k = i; k < n && out[k] < 256 && (node = gram_kid_of(&v->tree, node, out[k])) != 0; k++) {
+            if (v->tree.nodes[node].token >= 0 && least[k + 1] != SIZE_MAX && least[k + 1] + 1 < least[i]) {
                 least[i] = least[k + 1] + 1;
             }
         }

@@ -4,7 +4,7 @@
  * GBNF is the dialect of llama.cpp (its grammars/README.md): name ::= alternatives. Lark is the subset of the
  * Python package of that name which vLLM and llguidance take; lexing is not greedy: a text is in the language when
  * any way to cut it into terminals fits. Structural tags are the JSON of xgrammar (docs/structural_tag). Recursion
- * of the readers is bounded by GRAM_MAX_TREE. */
+ * of the readers is bounded by GRAM_MAX_NESTING. */
 #ifndef GRAMMAR_GRAM_EBNF_H
 #define GRAMMAR_GRAM_EBNF_H
 
@@ -26,7 +26,7 @@ uint32_t gram_lark(gram_source *s, const char *text, size_t n);
 uint32_t gram_tags(gram_source *s, const js_value *root);
 
 /* A JSON value that a schema accepts. */
-gram_tree *gram_source_json(gram_source *s, const js_value *schema);
+gram_part *gram_source_json(gram_source *s, const js_value *schema);
 
 /* --- Reading text (gram_ebnf.c) ------------------------------------------------------------------------------------ */
 
@@ -51,10 +51,10 @@ bool gram_read_take(gram_reader *r, const char *text);
  * letter or digit. */
 uint32_t gram_read_char(gram_reader *r);
 uint32_t gram_read_number(gram_reader *r); /* decimal, at most GRAM_MAX_REPEAT */
-gram_tree *gram_read_string(gram_reader *r); /* behind a quote, up to the next */
-gram_tree *gram_read_class(gram_reader *r);  /* behind "[" */
-gram_tree *gram_read_token(gram_reader *r);  /* <[id]> or <spelling>, at "<" */
-gram_tree *gram_read_repeated(gram_reader *r, gram_tree *kid, uint32_t min, uint32_t max, size_t at);
+gram_part *gram_read_string(gram_reader *r); /* behind a quote, up to the next */
+gram_part *gram_read_class(gram_reader *r);  /* behind "[" */
+gram_part *gram_read_token(gram_reader *r);  /* <[id]> or <spelling>, at "<" */
+gram_part *gram_read_repeated(gram_reader *r, gram_part *kid, uint32_t min, uint32_t max, size_t at);
 bool gram_read_enter(gram_reader *r); /* false when it is nested too deep; each success needs depth-- */
 
 /* The rule of text[from, to). */
