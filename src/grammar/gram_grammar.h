@@ -11,7 +11,7 @@
 
 #include "core/buf.h"
 
-#define GRAM_CACHED_MASKS 12
+#define GRAM_CACHED_MASKS 64
 
 typedef struct gram_cached_mask {
     uint64_t vocabulary; /* its id */

@@ -79,6 +79,7 @@ void gram_state_masks_free(gram_state_masks *masks)
 
 /* What is left of a token behind an exit. */
 typedef struct rest {
+    uint64_t key; /* the first eight bytes, for a quick comparison */
     const uint8_t *bytes;
     uint32_t n;
     int32_t token;
@@ -107,11 +108,25 @@ static int by_bytes(const void *a, const void *b)
 {
     const rest *x = a;
     const rest *y = b;
-    const int order = memcmp(x->bytes, y->bytes, x->n < y->n ? x->n : y->n);
+    if (x->key != y->key) {
+        return x->key < y->key ? -1 : 1;
+    }
+    const int order = x->n > 8 && y->n > 8 ? memcmp(x->bytes, y->bytes, x->n < y->n ? x->n : y->n) : 0;
     if (order != 0 || x->n != y->n) {
         return order != 0 ? order : x->n < y->n ? -1 : 1;
     }
     return (x->token > y->token) - (x->token < y->token);
+}
+
+static rest make_rest(const di_vocabulary *v, int32_t token, uint32_t depth)
+{
+    size_t n;
+    const uint8_t *bytes = di_tokenizer_bytes(v->tokenizer, token, &n);
+    rest r = {0, bytes + depth, (uint32_t)n - depth, token};
+    for (uint32_t i = 0; i < 8; i++) {
+        r.key = r.key << 8 | (i < r.n ? r.bytes[i] : 0);
+    }
+    return r;
 }
 
 /* The tokens of the subtree at an exit. */
@@ -130,9 +145,7 @@ static bool add_rests(const di_vocabulary *v, const gram_trie_node *exit, rests 
             all->at = at;
             all->capacity = capacity;
         }
-        size_t n;
-        const uint8_t *bytes = di_tokenizer_bytes(v->tokenizer, exit[i].token, &n);
-        all->at[all->n++] = (rest){bytes + exit->depth, (uint32_t)n - exit->depth, exit[i].token};
+        all->at[all->n++] = make_rest(v, exit[i].token, exit->depth);
     }
     return true;
 }
