@@ -1,7 +1,9 @@
-/* cmd_grammar.c - `deepinfer grammar`: compiles a constraint, tells what was compiled, checks texts against it, makes texts of it.
+/* cmd_grammar.c - `deepinfer grammar`: compiles a constraint, tells what was compiled, checks texts against it,
+ * makes texts of it.
  *
- * --check says at which byte a text goes wrong. --sample walks at random over the bytes that may follow, and takes what closes things more
- * often than chance would, so that it ends; when it has got long, the shortest end is put behind it. --stats has the work of the compiler and, with a text, the time of its masks. */
+ * --check says at which byte a text goes wrong. --sample walks at random over the bytes that may follow, and takes
+ * what closes things more often than chance would, so that it ends; when it has got long, the shortest end is put
+ * behind it. --stats has the work of the compiler and, with a text, the time of its masks. */
 #include "open.h"
 #include "options.h"
 #include "tools.h"
@@ -73,7 +75,7 @@ static di_status compile(job *j, di_error *err)
     return status;
 }
 
-/* --- Texts ------------------------------------------------------------------------------------------------------------ */
+/* --- Texts --------------------------------------------------------------------------------------------------------- */
 
 static di_status check(const job *j, di_error *err)
 {
@@ -221,7 +223,7 @@ static di_status samples(const job *j, di_error *err)
     return status;
 }
 
-/* --- Figures ---------------------------------------------------------------------------------------------------------- */
+/* --- Figures ------------------------------------------------------------------------------------------------------- */
 
 /* Masks along the tokens of the text. */
 static di_status time_masks(const job *j, const di_tokenizer *tokenizer, di_error *err)

@@ -224,9 +224,10 @@ DI_API di_status di_matcher_forced(di_matcher *matcher, char *bytes, size_t capa
  * (it is too far away: more than 4,096 bytes, or more work than a step may take), DI_E_STATE, DI_E_MEMORY. */
 DI_API di_status di_matcher_completion(di_matcher *matcher, char *bytes, size_t capacity, size_t *n, size_t *n_tokens, di_error *err);
 
-/* As di_matcher_mask, when only n_left more tokens may come, the end id included: leaves out tokens behind which the text could no
- * longer be completed in time. Texts masked so from the beginning end by an end id, provided that n_left was enough at the first call:
- * where it was not, what is left is the first token of the shortest completion. *closing (may be NULL) tells that something was left out. */
+/* As di_matcher_mask, when only n_left more tokens may come, the end id included. When n_left is at most 64 and twice what the shortest
+ * completion needs, tokens are left out behind which the text could no longer be completed in time; and where none can be, all but the
+ * first of the shortest completion. So texts end by an end id, unless a token taken before made the completion longer than what was
+ * left. Where di_matcher_completion is DI_E_LIMIT nothing is left out. *closing (may be NULL) tells that something was. */
 DI_API di_status di_matcher_mask_within(di_matcher *matcher, size_t n_left, uint32_t *mask, bool *restricts, bool *closing, di_error *err);
 
 #ifdef __cplusplus

@@ -1,21 +1,24 @@
 /* gram_cfg.h - context-free grammars: rules over texts, JSON values and named tokens, followed byte by byte.
  *
- * A grammar is given as a tree for each rule (gram_tree). What is regular in it, rules that are not recursive included, becomes one
- * expression (gram_lang.h); only the rest is parsed, by Earley's method (1970) with two changes:
+ * A grammar is given as a tree for each rule (gram_part). What is regular in it, rules that are not recursive
+ * included, becomes one expression (gram_lang.h); only the rest is parsed, by Earley's method (1970) with two
+ * changes:
  *
- *  - Rows are named by what they hold, not by where they are. An *item* is a place in a rule, and a *continuation*: what to do at the end
- *    of the rule. A continuation is a rule that was begun in a row: at its end, all items of that row that wait for it go on. Rows and
- *    continuations are interned, so that equal situations are one place wherever they occur in the text.
- *  - A rule that is the last thing its only caller waits for gets the continuation of that caller (the tail calls of Leo, 1991). So lists that
- *    are written recursively to the right cost no more than those to the left.
+ *  - Rows are named by what they hold, not by where they are. An *item* is a place in a rule, and a
+ *    *continuation*: what to do at the end of the rule. A continuation is a rule that was begun in a row: at its
+ *    end, all items of that row that wait for it go on. Rows and continuations are interned, so that equal
+ *    situations are one place wherever they occur in the text.
+ *  - A rule that is the last thing its only caller waits for gets the continuation of that caller (the tail calls
+ *    of Leo, 1991). So lists that are written recursively to the right cost no more than those to the left.
  *
- * Between the ends of symbols nothing is parsed. A place in the text is a set of symbols being read, each with its *after*: the items behind
- * it. Texts are read together as one vector of expressions (gram_lex.h, MODE_GRAMMAR; its first expression stands for all texts behind
- * which the whole text may end), and where none of them ends or dies with a byte, its row settles the byte. A JSON value alone is a
- * place of the JSON machine whose root frame knows the after. All other sets are states of their own (LX_ROW).
+ * Between the ends of symbols nothing is parsed. A place in the text is a set of symbols being read, each with its
+ * *after*: the items behind it. Texts are read together as one vector of expressions (gram_lex.h, MODE_GRAMMAR;
+ * its first expression stands for all texts behind which the whole text may end), and where none of them ends or
+ * dies with a byte, its row settles the byte. A JSON value alone is a place of the JSON machine whose root frame
+ * knows the after. All other sets are states of their own (LX_ROW).
  *
- * All ways to read a text are followed at once; rules, texts and values that can't be completed are left out when the grammar is made.
- * So a place that is reached can always be completed.
+ * All ways to read a text are followed at once; rules, texts and values that can't be completed are left out when
+ * the grammar is made. So a place that is reached can always be completed.
  *
  * Owner: the grammar. Thread: the holder of its lock. */
 #ifndef GRAMMAR_GRAM_CFG_H
@@ -26,37 +29,37 @@
 #define GRAM_MAX_RULES 20000u
 #define GRAM_MAX_SYMBOLS 500000u
 #define GRAM_MAX_ITEMS 4000u   /* of a row */
-#define GRAM_MAX_TREE 200u     /* levels of a tree */
+#define GRAM_MAX_NESTING 200u     /* levels of a tree */
 #define GRAM_MAX_TOKENS 10000u /* named in a grammar */
 
-/* --- Trees: what the readers of grammars make (gram_tree.c) -------------------------------------------------------- */
+/* --- Trees: what the readers of grammars make (gram_part.c) -------------------------------------------------------- */
 
-typedef enum gram_tree_kind {
-    TREE_TEXT,  /* an expression */
-    TREE_RULE,  /* a rule by its number */
-    TREE_JSON,  /* a JSON value that satisfies a goal */
-    TREE_TOKEN, /* a named token by its number */
-    TREE_LATER, /* a rule whose alternatives are made when it is first begun; see gram_cfg.unfold */
-    TREE_CAT,   /* kids, left to right */
-    TREE_ALT,
-    TREE_REP,   /* one kid, min to max times */
-    TREE_AND,   /* these two of what is regular only */
-    TREE_NOT    /* one kid; all other texts */
-} gram_tree_kind;
+typedef enum gram_part_kind {
+    PART_TEXT,  /* an expression */
+    PART_RULE,  /* a rule by its number */
+    PART_JSON,  /* a JSON value that satisfies a goal */
+    PART_TOKEN, /* a named token by its number */
+    PART_LATER, /* a rule whose alternatives are made when it is first begun; see gram_cfg.unfold */
+    PART_CAT,   /* kids, left to right */
+    PART_ALT,
+    PART_REP,   /* one kid, min to max times */
+    PART_AND,   /* these two of what is regular only */
+    PART_NOT    /* one kid; all other texts */
+} gram_part_kind;
 
-typedef struct gram_tree {
-    gram_tree_kind kind;
+typedef struct gram_part {
+    gram_part_kind kind;
     bool regular; /* known once the grammar is finished */
     uint32_t id;
     uint32_t min;
     uint32_t max; /* GRAM_INF = any number */
-    struct gram_tree *first;
-    struct gram_tree *last;
-    struct gram_tree *next;
-} gram_tree;
+    struct gram_part *first;
+    struct gram_part *last;
+    struct gram_part *next;
+} gram_part;
 
 typedef struct gram_rule {
-    gram_tree *body;       /* NULL: used and not defined yet */
+    gram_part *body;       /* NULL: used and not defined yet */
     int64_t offset;        /* of the name where it was first seen */
     bool regular;
     gram_ex ex;            /* regular only */
@@ -113,7 +116,8 @@ typedef struct gram_cfg_row {
     uint32_t n_nts;
 } gram_cfg_row;
 
-/* While a row is made: an item that waits for a symbol. Its continuation is one, or that of a rule begun in this row. */
+/* While a row is made: an item that waits for a symbol. Its continuation is one, or that of a rule begun in this
+ * row. */
 typedef struct gram_wait {
     uint32_t sym; /* for rules their local number */
     uint32_t dot; /* behind the symbol */
@@ -187,16 +191,16 @@ struct gram_cfg {
 gram_cfg *gram_cfg_new(gram_machine *m);
 
 /* NULL after a failure. */
-gram_tree *gram_tree_new(gram_cfg *g, gram_tree_kind kind, uint32_t id);
-gram_tree *gram_tree_text(gram_cfg *g, const char *utf8, size_t n); /* this text alone */
-gram_tree *gram_tree_rep(gram_cfg *g, gram_tree *kid, uint32_t min, uint32_t max);
+gram_part *gram_part_new(gram_cfg *g, gram_part_kind kind, uint32_t id);
+gram_part *gram_part_text(gram_cfg *g, const char *utf8, size_t n); /* this text alone */
+gram_part *gram_part_rep(gram_cfg *g, gram_part *kid, uint32_t min, uint32_t max);
 /* Puts a kid (NULL is ignored) at the end of a CAT or ALT. */
-void gram_tree_add(gram_tree *parent, gram_tree *kid);
+void gram_part_add(gram_part *parent, gram_part *kid);
 
 /* The rule of a name, made when there is none. `offset` is where it was read, for messages. */
 uint32_t gram_cfg_rule(gram_cfg *g, const char *name, size_t n, int64_t offset);
 /* A rule without a name. */
-uint32_t gram_cfg_new_rule(gram_cfg *g, gram_tree *body);
+uint32_t gram_cfg_new_rule(gram_cfg *g, gram_part *body);
 uint32_t gram_cfg_token(gram_cfg *g, gram_token_name name);
 
 /* --- gram_cfg_make.c ----------------------------------------------------------------------------------------------- */

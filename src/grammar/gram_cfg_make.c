@@ -1,5 +1,6 @@
-/* gram_cfg_make.c - from the trees of a grammar to rules of symbols: what is regular becomes expressions, the rest is made flat; then which
- * rules have texts at all, and which have the empty one. All of it is linear in the size of the grammar. */
+/* gram_cfg_make.c - from the trees of a grammar to rules of symbols: what is regular becomes expressions, the rest
+ * is made flat; then which rules have texts at all, and which have the empty one. All of it is linear in the size
+ * of the grammar. */
 #include "grammar/gram_cfg.h"
 
 typedef struct maker {
@@ -16,13 +17,13 @@ typedef struct maker {
 
 /* --- Regular parts ------------------------------------------------------------------------------------------------ */
 
-static bool is_text(gram_tree_kind kind) { return kind != TREE_JSON && kind != TREE_TOKEN && kind != TREE_LATER; }
+static bool is_text(gram_part_kind kind) { return kind != PART_JSON && kind != PART_TOKEN && kind != PART_LATER; }
 
 /* Counts uses of rules in a tree, and whether it has parts that no expression can stand for. */
-static bool scan(maker *k, const gram_tree *t, uint32_t rule)
+static bool scan(maker *k, const gram_part *t, uint32_t rule)
 {
     bool only_texts = is_text(t->kind);
-    if (t->kind == TREE_RULE) {
+    if (t->kind == PART_RULE) {
         k->users = gram_grow(k->mem, k->users, k->n_users, &k->user_capacity, 2 * sizeof *k->users);
         if (k->users == NULL) {
             return false;
@@ -32,39 +33,39 @@ static bool scan(maker *k, const gram_tree *t, uint32_t rule)
         k->first_user[t->id] = ++k->n_users;
         k->open[rule]++;
     }
-    for (const gram_tree *kid = t->first; kid != NULL && gram_spend(k->mem, 1); kid = kid->next) {
+    for (const gram_part *kid = t->first; kid != NULL && gram_spend(k->mem, 1); kid = kid->next) {
         only_texts = scan(k, kid, rule) && only_texts;
     }
     return only_texts;
 }
 
 /* The expression of a tree whose rules are all regular and known. */
-static gram_ex expression(gram_cfg *g, const gram_tree *t)
+static gram_ex expression(gram_cfg *g, const gram_part *t)
 {
     gram_lang *l = g->lang;
-    gram_ex e = t->kind == TREE_CAT ? GRAM_EX_EPS : GRAM_EX_NONE;
+    gram_ex e = t->kind == PART_CAT ? GRAM_EX_EPS : GRAM_EX_NONE;
     const uint32_t base = l->work.n;
     (void)gram_spend(g->mem, 1);
     switch (t->kind) {
-    case TREE_TEXT:
+    case PART_TEXT:
         return t->id;
-    case TREE_RULE:
+    case PART_RULE:
         return g->rules[t->id].ex;
-    case TREE_REP:
+    case PART_REP:
         return gram_ex_rep(l, expression(g, t->first), t->min, t->max);
-    case TREE_NOT:
+    case PART_NOT:
         return gram_ex_not(l, expression(g, t->first));
     default:
-        for (const gram_tree *kid = t->first; kid != NULL; kid = kid->next) {
+        for (const gram_part *kid = t->first; kid != NULL; kid = kid->next) {
             (void)gram_push(g->mem, &l->work, expression(g, kid));
         }
         if (gram_failed(g->mem)) {
             return GRAM_EX_NONE;
         }
-        if (t->kind != TREE_CAT) {
-            e = (t->kind == TREE_ALT ? gram_ex_or : gram_ex_and)(l, l->work.words + base, l->work.n - base);
+        if (t->kind != PART_CAT) {
+            e = (t->kind == PART_ALT ? gram_ex_or : gram_ex_and)(l, l->work.words + base, l->work.n - base);
         }
-        while (t->kind == TREE_CAT && l->work.n > base) { /* from the right: the tails are shared */
+        while (t->kind == PART_CAT && l->work.n > base) { /* from the right: the tails are shared */
             e = gram_ex_cat(l, l->work.words[--l->work.n], e);
         }
         l->work.n = base;
@@ -72,7 +73,8 @@ static gram_ex expression(gram_cfg *g, const gram_tree *t)
     }
 }
 
-/* A rule is regular when its tree has only texts and regular rules. Those that lead back to themselves never get there. */
+/* A rule is regular when its tree has only texts and regular rules. Those that lead back to themselves never get
+ * there. */
 static void find_regular(maker *k)
 {
     gram_cfg *g = k->g;
@@ -97,10 +99,10 @@ static void find_regular(maker *k)
     }
 }
 
-static bool mark_regular(gram_cfg *g, gram_tree *t)
+static bool mark_regular(gram_cfg *g, gram_part *t)
 {
-    t->regular = t->kind == TREE_RULE ? g->rules[t->id].regular : is_text(t->kind);
-    for (gram_tree *kid = t->first; kid != NULL; kid = kid->next) {
+    t->regular = t->kind == PART_RULE ? g->rules[t->id].regular : is_text(t->kind);
+    for (gram_part *kid = t->first; kid != NULL; kid = kid->next) {
         t->regular = mark_regular(g, kid) && t->regular;
     }
     return t->regular;
@@ -176,11 +178,11 @@ static void add_alt(maker *k, uint32_t nt, uint32_t base)
     k->out.n = base;
 }
 
-static void put_tree(maker *k, const gram_tree *t);
-static void fill_rule(maker *k, uint32_t nt, const gram_tree *t);
+static void put_tree(maker *k, const gram_part *t);
+static void fill_rule(maker *k, uint32_t nt, const gram_part *t);
 
 /* One symbol for a tree. */
-static gram_sym symbol_of(maker *k, const gram_tree *t)
+static gram_sym symbol_of(maker *k, const gram_part *t)
 {
     flush(k);
     const uint32_t base = k->out.n;
@@ -197,7 +199,7 @@ static gram_sym symbol_of(maker *k, const gram_tree *t)
 }
 
 /* Repetitions to the left: the parser handles them in constant space. */
-static void put_rep(maker *k, const gram_tree *t)
+static void put_rep(maker *k, const gram_part *t)
 {
     gram_cfg *g = k->g;
     const gram_sym sym = symbol_of(k, t->first);
@@ -230,7 +232,7 @@ static void put_rep(maker *k, const gram_tree *t)
 }
 
 /* Pushes the symbols of a tree. */
-static void put_tree(maker *k, const gram_tree *t)
+static void put_tree(maker *k, const gram_part *t)
 {
     if (gram_failed(k->mem)) {
         return;
@@ -240,16 +242,16 @@ static void put_tree(maker *k, const gram_tree *t)
         return;
     }
     switch (t->kind) {
-    case TREE_RULE:
+    case PART_RULE:
         put(k, gram_cfg_rule_sym(k->g, t->id));
         break;
-    case TREE_JSON:
+    case PART_JSON:
         put(k, GRAM_SYM(SYM_JSON, t->id));
         break;
-    case TREE_TOKEN:
+    case PART_TOKEN:
         put(k, GRAM_SYM(SYM_TOKEN, t->id));
         break;
-    case TREE_LATER: {
+    case PART_LATER: {
         const uint32_t nt = gram_cfg_new_nt(k->g);
         if (!gram_failed(k->mem)) {
             k->g->nts[nt].later = t->id + 1;
@@ -258,17 +260,17 @@ static void put_tree(maker *k, const gram_tree *t)
         }
         break;
     }
-    case TREE_AND:
-    case TREE_NOT:
+    case PART_AND:
+    case PART_NOT:
         gram_fault(k->mem, DI_E_UNSUPPORTED, "invalid_grammar", -1,
                    "intersections and complements of rules that are recursive, or have JSON or tokens in them, are not supported");
         break;
-    case TREE_CAT:
-        for (const gram_tree *kid = t->first; kid != NULL; kid = kid->next) {
+    case PART_CAT:
+        for (const gram_part *kid = t->first; kid != NULL; kid = kid->next) {
             put_tree(k, kid);
         }
         break;
-    case TREE_REP:
+    case PART_REP:
         put_rep(k, t);
         break;
     default: {
@@ -282,18 +284,18 @@ static void put_tree(maker *k, const gram_tree *t)
 }
 
 /* The alternatives of a rule. Those that are texts become one. */
-static void fill_rule(maker *k, uint32_t nt, const gram_tree *t)
+static void fill_rule(maker *k, uint32_t nt, const gram_part *t)
 {
     const uint32_t base = k->out.n;
     gram_ex texts = GRAM_EX_NONE;
-    for (const gram_tree *kid = t->kind == TREE_ALT ? t->first : t; kid != NULL && gram_spend(k->mem, 1); kid = kid->next) {
+    for (const gram_part *kid = t->kind == PART_ALT ? t->first : t; kid != NULL && gram_spend(k->mem, 1); kid = kid->next) {
         if (kid->regular) {
             texts = gram_ex_or2(k->g->lang, texts, expression(k->g, kid));
         } else {
             put_tree(k, kid);
             add_alt(k, nt, base);
         }
-        if (t->kind != TREE_ALT) {
+        if (t->kind != PART_ALT) {
             break;
         }
     }
@@ -321,8 +323,9 @@ static bool sym_productive(gram_cfg *g, gram_sym sym)
     }
 }
 
-/* Closes a property of rules over all alternatives: a rule has it when all symbols of one of its alternatives have. Each pass over
- * the symbols of an alternative stops at the first that has not, and goes on there when that rule has got it. */
+/* Closes a property of rules over all alternatives: a rule has it when all symbols of one of its alternatives
+ * have. Each pass over the symbols of an alternative stops at the first that has not, and goes on there when that
+ * rule has got it. */
 static void close_over(maker *k, bool nullable)
 {
     gram_cfg *g = k->g;

@@ -1,4 +1,5 @@
-/* gram_cfg_row.c - rows: which symbols may come at a place, and what waits for rules that begin there. See gram_cfg.h. */
+/* gram_cfg_row.c - rows: which symbols may come at a place, and what waits for rules that begin there. See
+ * gram_cfg.h. */
 #include "grammar/gram_cfg.h"
 
 #include <stdlib.h>
@@ -87,7 +88,8 @@ bool gram_cfg_is_final(const gram_cfg *g, uint32_t after)
     return n == 2 && items[0] == 0 && items[1] == GRAM_CONT_END;
 }
 
-/* From raw items to those that wait for a symbol: ends of rules are followed, and symbols with an empty text skipped. */
+/* From raw items to those that wait for a symbol: ends of rules are followed, and symbols with an empty text
+ * skipped. */
 static bool expand(gram_cfg *g)
 {
     bool accepts = false;

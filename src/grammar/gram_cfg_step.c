@@ -1,4 +1,5 @@
-/* gram_cfg_step.c - places in a text of a general grammar: what is being read, and what a byte does to it. See gram_cfg.h. */
+/* gram_cfg_step.c - places in a text of a general grammar: what is being read, and what a byte does to it. See
+ * gram_cfg.h. */
 #include "grammar/gram_cfg.h"
 
 #include <stdlib.h>
@@ -120,8 +121,8 @@ static gram_pos texts_of(gram_cfg *g)
     return (gram_pos){ctx, gram_chars_state(g->m->lexes, MODE_GRAMMAR, vec, 0), 0};
 }
 
-/* A place of the JSON machine can stand for the whole, when nothing else is being read and a byte of it never ends the value but
- * surely: not at its beginning, and not in a number. */
+/* A place of the JSON machine can stand for the whole, when nothing else is being read and a byte of it never ends
+ * the value but surely: not at its beginning, and not in a number. */
 static bool stands_alone(const gram_cfg *g, gram_pos value)
 {
     const gram_lex *state = gram_lex_at(g->m->lexes, value.lex);
@@ -165,7 +166,8 @@ static gram_step_result put_together(gram_cfg *g, gram_pos texts, gram_pos *out)
 
 /* --- Steps -------------------------------------------------------------------------------------------------------- */
 
-/* The texts of a context whose vector is `vec` behind a byte: those that go on are kept, those that ended go to g->raw. */
+/* The texts of a context whose vector is `vec` behind a byte: those that go on are kept, those that ended go to
+ * g->raw. */
 static void take_texts(gram_cfg *g, uint32_t ctx, uint32_t vec)
 {
     uint32_t n;

@@ -146,6 +146,16 @@ static void fill_lead_bytes(gram_lexes *x, const uint32_t *w, uint32_t *row)
     }
 }
 
+/* Some character from `first` on leads on. */
+static bool leads_beyond(const gram_vec_row *row, uint32_t first)
+{
+    uint32_t i = row->n;
+    while (i > 0 && row->seg[i - 1].last >= first && row->seg[i - 1].to == 0) {
+        i--;
+    }
+    return i > 0 && row->seg[i - 1].last >= first;
+}
+
 static void fill_char(gram_lexes *x, const uint32_t *w, uint32_t *row)
 {
     const gram_vec_row *segs = gram_vec_row_of(x, w[W_VEC]);
@@ -156,7 +166,7 @@ static void fill_char(gram_lexes *x, const uint32_t *w, uint32_t *row)
             row[c] = json && (c < 0x20 || c == '"' || c == '\\') ? GRAM_DEAD : to;
         }
     }
-    if (segs->n != 1 || segs->seg[0].to != 0) {
+    if (leads_beyond(segs, 0x80)) {
         fill_lead_bytes(x, w, row);
     }
     if (!json) {

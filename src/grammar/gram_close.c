@@ -1,4 +1,5 @@
-/* gram_close.c - ending in time: completions for callers, and masks that leave out what could not be completed any more. */
+/* gram_close.c - ending in time: completions for callers, and masks that leave out what could not be completed any
+ * more. */
 #include "grammar/gram_close.h"
 
 #include <stdlib.h>
@@ -13,7 +14,7 @@ static di_status ended(di_error *err)
 /* Completion of the place that the matcher is in. */
 static di_status complete_now(const di_matcher *m, gram_out *out, size_t *n, di_error *err)
 {
-    const gram_step_taken *now = gram_matcher_now(m);
+    const gram_step_taken *now = gram_now(m);
     gram_lock(m->grammar);
     di_status status = gram_begin_step(m->grammar) ? DI_OK : gram_status(&m->grammar->mem, err);
     if (status == DI_OK) {
@@ -47,7 +48,7 @@ di_status di_matcher_completion(di_matcher *m, char *bytes, size_t capacity, siz
 {
     size_t n_out;
     *n = 0;
-    if (gram_matcher_now(m)->ended) {
+    if (gram_now(m)->ended) {
         return ended(err);
     }
     if (n_tokens != NULL && m->vocabulary == NULL) {
@@ -94,7 +95,7 @@ typedef struct closing {
 /* Tokens that the end needs from where the matcher is. */
 static di_status need_now(closing *c, size_t *need, di_error *err)
 {
-    const gram_pos pos = gram_matcher_now(c->m)->pos;
+    const gram_pos pos = gram_now(c->m)->pos;
     uint32_t i = (pos.ctx * 31 + pos.lex * 7 + pos.n) & (N_KNOWN - 1);
     for (; c->known[i].used; i = (i + 1) & (N_KNOWN - 1)) {
         const known *one = &c->known[i];
@@ -162,22 +163,13 @@ static void only_first(const closing *c, size_t n_out, uint32_t *mask)
         return;
     }
     if (c->out[0] >= 256) {
-        gram_tokens_allow(c->m->grammar, v, gram_matcher_now(c->m)->pos, mask);
+        gram_tokens_allow(c->m->grammar, v, gram_now(c->m)->pos, mask);
         return;
     }
     const size_t all = gram_least_tokens(v, c->out, n_out, c->least);
     uint32_t node = 0;
-    for (size_t k = 0; k < n_out && c->out[k] < 256; k++) {
-        const uint32_t end = node + v->nodes[node].size;
-        uint32_t kid = node + 1;
-        while (kid < end && v->nodes[kid].byte != c->out[k]) {
-            kid += v->nodes[kid].size;
-        }
-        if (kid >= end) {
-            return;
-        }
-        node = kid;
-        const int32_t token = v->nodes[node].token;
+    for (size_t k = 0; k < n_out && c->out[k] < 256 && (node = gram_kid_of(&v->tree, node, c->out[k])) != 0; k++) {
+        const int32_t token = v->tree.nodes[node].token;
         if (token >= 0 && c->least[k + 1] + 1 == all) {
             mask[token / 32] |= 1u << token % 32;
         }

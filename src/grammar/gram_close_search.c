@@ -58,7 +58,8 @@ static uint32_t least_of(gram_machine *m, uint32_t vec)
 
 #define LEAST_MEMBER 4u /* "":0 */
 
-/* Bytes of the members that an object still asks for, when it says so plainly; `writing`: but for the one that is being written. */
+/* Bytes of the members that an object still asks for, when it says so plainly; `writing`: but for the one that is
+ * being written. */
 static uint32_t members_to_come(const gram_json *j, const gram_frame *frame, bool writing)
 {
     const gram_obj_view *view = j->obj_views[frame->view];
@@ -361,7 +362,7 @@ di_status gram_complete(di_grammar *g, gram_pos pos, const uint8_t *text, size_t
         run(&s);
     }
     const bool found = !s.no_memory && !s.too_far && !gram_failed(&g->mem) && s.best != GRAM_INF;
-    if (found) {
+    if (found && s.best > 0) {
         write_way(&s, out);
         *n = s.best;
     }
@@ -385,17 +386,8 @@ size_t gram_least_tokens(const di_vocabulary *v, const gram_out *out, size_t n, 
     for (size_t i = n; i-- > 0;) {
         least[i] = out[i] >= 256 && least[i + 1] != SIZE_MAX ? least[i + 1] + 1 : SIZE_MAX;
         uint32_t node = 0;
-        for (size_t k = i; k < n && out[k] < 256; k++) {
-            const uint32_t end = node + v->nodes[node].size;
-            uint32_t kid = node + 1;
-            while (kid < end && v->nodes[kid].byte != out[k]) {
-                kid += v->nodes[kid].size;
-            }
-            if (kid >= end) {
-                break;
-            }
-            node = kid;
-            if (v->nodes[node].token >= 0 && least[k + 1] != SIZE_MAX && least[k + 1] + 1 < least[i]) {
+        for (size_t k = i; k < n && out[k] < 256 && (node = gram_kid_of(&v->tree, node, out[k])) != 0; k++) {
+            if (v->tree.nodes[node].token >= 0 && least[k + 1] != SIZE_MAX && least[k + 1] + 1 < least[i]) {
                 least[i] = least[k + 1] + 1;
             }
         }

@@ -80,8 +80,9 @@ static void report(const di_grammar *g, di_grammar_fault *fault)
 }
 
 /* Compiles what `make` makes of `user`, of n bytes of text. */
-static di_status compile(di_grammar_kind kind, size_t n, const di_grammar_options *options, void (*make)(gram_compiler *c, const void *user),
-                         const void *user, di_grammar **out, di_grammar_fault *fault, di_error *err)
+static di_status compile(di_grammar_kind kind, size_t n, const di_grammar_options *options,
+                         void (*make)(gram_compiler *c, const void *user), const void *user, di_grammar **out,
+                         di_grammar_fault *fault, di_error *err)
 {
     static const di_grammar_options none;
     const di_grammar_options *o = options != NULL ? options : &none;
@@ -194,9 +195,9 @@ void di_grammar_free(di_grammar *g)
     for (int i = 0; i < GRAM_CACHED_MASKS; i++) {
         free(g->cache[i].mask);
     }
-    free(g->stack);
-    free(g->rows);
+    free(g->levels);
     free(g->path);
+    free(g->hits);
     free(g->places);
     gram_state_masks_free(&g->state_masks);
     buf_fini(&g->warnings);

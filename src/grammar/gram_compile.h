@@ -1,4 +1,5 @@
-/* gram_compile.h - between gram_compile.c (options, limits, life) and gram_compile_kind.c (what each kind of constraint becomes). */
+/* gram_compile.h - between gram_compile.c (options, limits, life) and gram_compile_kind.c (what each kind of
+ * constraint becomes). */
 #ifndef GRAMMAR_GRAM_COMPILE_H
 #define GRAMMAR_GRAM_COMPILE_H
 

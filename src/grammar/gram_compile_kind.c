@@ -1,4 +1,5 @@
-/* gram_compile_kind.c - what each kind of constraint becomes: a text of one expression, a value of the JSON machine, or a general grammar. */
+/* gram_compile_kind.c - what each kind of constraint becomes: a text of one expression, a value of the JSON
+ * machine, or a general grammar. */
 #include "grammar/gram_compile.h"
 #include "grammar/gram_regex.h"
 #include "grammar/gram_tools.h"
@@ -123,18 +124,18 @@ static void finish(gram_compiler *c, gram_source *s, uint32_t root)
 }
 
 /* A constraint as a part of a grammar. */
-static gram_tree *part(gram_compiler *c, gram_source *s, const gram_constraint *from)
+static gram_part *part(gram_compiler *c, gram_source *s, const gram_constraint *from)
 {
     switch (from->kind) {
     case DI_GRAMMAR_REGEX:
-        return gram_tree_new(s->cfg, TREE_TEXT, gram_regex(s->cfg->lang, from->text, from->n, 0));
+        return gram_part_new(s->cfg, PART_TEXT, gram_regex(s->cfg->lang, from->text, from->n, 0));
     case DI_GRAMMAR_CHOICE:
-        return gram_tree_new(s->cfg, TREE_TEXT, choice(c, from));
+        return gram_part_new(s->cfg, PART_TEXT, choice(c, from));
     case DI_GRAMMAR_SCHEMA:
     case DI_GRAMMAR_JSON_OBJECT:
-        return gram_tree_new(s->cfg, TREE_JSON, goal(c, from));
+        return gram_part_new(s->cfg, PART_JSON, goal(c, from));
     default:
-        return gram_tree_new(s->cfg, TREE_RULE, rule(c, s, from));
+        return gram_part_new(s->cfg, PART_RULE, rule(c, s, from));
     }
 }
 
@@ -162,8 +163,9 @@ void gram_compile_tools(gram_compiler *c, const di_grammar_tools *tools)
     if (s.cfg == NULL) {
         return;
     }
-    const gram_constraint answer = {tools->answer_kind, tools->answer != NULL ? tools->answer : "", tools->answer != NULL ? tools->n_answer : 0};
-    gram_tree *tree = tools->has_answer_kind ? part(c, &s, &answer) : NULL;
+    const bool has_text = tools->answer != NULL;
+    const gram_constraint answer = {tools->answer_kind, has_text ? tools->answer : "", has_text ? tools->n_answer : 0};
+    gram_part *tree = tools->has_answer_kind ? part(c, &s, &answer) : NULL;
     if (!gram_failed(&c->g->mem)) {
         finish(c, &s, gram_tools(&s, tools, tree));
     }

@@ -1,4 +1,5 @@
-/* gram_ebnf.c - what the readers of grammars share: characters, strings, classes, tokens, and faults with line and column. */
+/* gram_ebnf.c - what the readers of grammars share: characters, strings, classes, tokens, and faults with line and
+ * column. */
 #include "grammar/gram_ebnf.h"
 #include "grammar/gram_regex.h"
 
@@ -47,8 +48,8 @@ bool gram_read_take(gram_reader *r, const char *text)
 
 bool gram_read_enter(gram_reader *r)
 {
-    if (++r->depth > GRAM_MAX_TREE) {
-        gram_fault(r->mem, DI_E_LIMIT, "limit_exceeded", (int64_t)r->at, "the grammar is nested more than %u levels deep", GRAM_MAX_TREE);
+    if (++r->depth > GRAM_MAX_NESTING) {
+        gram_fault(r->mem, DI_E_LIMIT, "limit_exceeded", (int64_t)r->at, "the grammar is nested more than %u levels deep", GRAM_MAX_NESTING);
     }
     return !gram_failed(r->mem);
 }
@@ -114,7 +115,7 @@ uint32_t gram_read_number(gram_reader *r)
     return value;
 }
 
-gram_tree *gram_read_string(gram_reader *r)
+gram_part *gram_read_string(gram_reader *r)
 {
     const size_t begin = r->at - 1;
     const char quote = r->text[begin];
@@ -132,10 +133,10 @@ gram_tree *gram_read_string(gram_reader *r)
     const gram_word word = {l->work.words + base, l->work.n - base};
     const gram_ex e = gram_failed(r->mem) ? GRAM_EX_NONE : word.n == 0 ? GRAM_EX_EPS : gram_ex_words(l, &word, 1);
     l->work.n = base;
-    return gram_tree_new(r->cfg, TREE_TEXT, e);
+    return gram_part_new(r->cfg, PART_TEXT, e);
 }
 
-gram_tree *gram_read_class(gram_reader *r)
+gram_part *gram_read_class(gram_reader *r)
 {
     const size_t begin = r->at - 1;
     gram_lang *l = r->cfg->lang;
@@ -166,10 +167,10 @@ gram_tree *gram_read_class(gram_reader *r)
     if (negated && !gram_failed(r->mem)) {
         set = gram_set_not(l, set);
     }
-    return gram_tree_new(r->cfg, TREE_TEXT, gram_failed(r->mem) ? GRAM_EX_NONE : gram_ex_set(l, set));
+    return gram_part_new(r->cfg, PART_TEXT, gram_failed(r->mem) ? GRAM_EX_NONE : gram_ex_set(l, set));
 }
 
-gram_tree *gram_read_token(gram_reader *r)
+gram_part *gram_read_token(gram_reader *r)
 {
     const size_t begin = r->at++;
     if (gram_read_take(r, "[")) {
@@ -177,7 +178,7 @@ gram_tree *gram_read_token(gram_reader *r)
         if (!gram_failed(r->mem) && !gram_read_take(r, "]>")) {
             gram_read_fault(r, begin, "a token by its id is written <[id]>");
         }
-        return gram_tree_new(r->cfg, TREE_TOKEN, gram_cfg_token(r->cfg, (gram_token_name){.id = (int32_t)id}));
+        return gram_part_new(r->cfg, PART_TOKEN, gram_cfg_token(r->cfg, (gram_token_name){.id = (int32_t)id}));
     }
     while (r->at < r->n && r->text[r->at] != '>' && r->text[r->at] != '\n') {
         r->at++;
@@ -187,15 +188,15 @@ gram_tree *gram_read_token(gram_reader *r)
         return NULL;
     }
     const gram_token_name name = {.spelling = r->text + begin, .n = r->at - begin};
-    return gram_tree_new(r->cfg, TREE_TOKEN, gram_cfg_token(r->cfg, name));
+    return gram_part_new(r->cfg, PART_TOKEN, gram_cfg_token(r->cfg, name));
 }
 
-gram_tree *gram_read_repeated(gram_reader *r, gram_tree *kid, uint32_t min, uint32_t max, size_t at)
+gram_part *gram_read_repeated(gram_reader *r, gram_part *kid, uint32_t min, uint32_t max, size_t at)
 {
     if (max < min) {
         gram_read_fault(r, at, "a repetition whose bounds are the wrong way round");
     }
-    return gram_failed(r->mem) ? NULL : gram_tree_rep(r->cfg, kid, min, max);
+    return gram_failed(r->mem) ? NULL : gram_part_rep(r->cfg, kid, min, max);
 }
 
 uint32_t gram_read_rule(gram_reader *r, size_t from, size_t to)
@@ -211,12 +212,12 @@ uint32_t gram_read_rule(gram_reader *r, size_t from, size_t to)
     return gram_cfg_rule(r->cfg, name, (size_t)n_prefix + (to - from), (int64_t)from);
 }
 
-gram_tree *gram_source_json(gram_source *s, const js_value *schema)
+gram_part *gram_source_json(gram_source *s, const js_value *schema)
 {
     gram_machine *m = s->cfg->m;
     const gram_form form = gram_schema(m->forms, schema, &s->schema, s->warnings);
     const uint32_t goal = gram_failed(m->mem) ? 0 : gram_goal_of(&m->json, form, NULL, 0);
-    return gram_tree_new(s->cfg, TREE_JSON, goal);
+    return gram_part_new(s->cfg, PART_JSON, goal);
 }
 
 uint32_t gram_ebnf(gram_source *s, const char *text, size_t n)

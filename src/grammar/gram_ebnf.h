@@ -1,8 +1,10 @@
-/* gram_ebnf.h - readers of grammars: two dialects of EBNF, and structural tags. Each makes rules and trees (gram_cfg.h).
+/* gram_ebnf.h - readers of grammars: two dialects of EBNF, and structural tags. Each makes rules and trees
+ * (gram_cfg.h).
  *
- * GBNF is the dialect of llama.cpp (its grammars/README.md): name ::= alternatives. Lark is the subset of the Python package of that name which
- * vLLM and llguidance take; lexing is not greedy: a text is in the language when any way to cut it into terminals fits. Structural tags are
- * the JSON of xgrammar (docs/structural_tag). Recursion of the readers is bounded by GRAM_MAX_TREE. */
+ * GBNF is the dialect of llama.cpp (its grammars/README.md): name ::= alternatives. Lark is the subset of the
+ * Python package of that name which vLLM and llguidance take; lexing is not greedy: a text is in the language when
+ * any way to cut it into terminals fits. Structural tags are the JSON of xgrammar (docs/structural_tag). Recursion
+ * of the readers is bounded by GRAM_MAX_NESTING. */
 #ifndef GRAMMAR_GRAM_EBNF_H
 #define GRAMMAR_GRAM_EBNF_H
 
@@ -24,7 +26,7 @@ uint32_t gram_lark(gram_source *s, const char *text, size_t n);
 uint32_t gram_tags(gram_source *s, const js_value *root);
 
 /* A JSON value that a schema accepts. */
-gram_tree *gram_source_json(gram_source *s, const js_value *schema);
+gram_part *gram_source_json(gram_source *s, const js_value *schema);
 
 /* --- Reading text (gram_ebnf.c) ------------------------------------------------------------------------------------ */
 
@@ -45,13 +47,14 @@ void gram_read_unsupported(gram_reader *r, size_t at, const char *what);
 static inline int gram_read_peek(const gram_reader *r) { return r->at < r->n ? (uint8_t)r->text[r->at] : -1; }
 bool gram_read_at(const gram_reader *r, const char *text);
 bool gram_read_take(gram_reader *r, const char *text);
-/* A character, or an escape: \n \r \t \b \f \v \0 \xHH \uHHHH \UHHHHHHHH, and any other ASCII character that is no letter or digit. */
+/* A character, or an escape: \n \r \t \b \f \v \0 \xHH \uHHHH \UHHHHHHHH, and any other ASCII character that is no
+ * letter or digit. */
 uint32_t gram_read_char(gram_reader *r);
 uint32_t gram_read_number(gram_reader *r); /* decimal, at most GRAM_MAX_REPEAT */
-gram_tree *gram_read_string(gram_reader *r); /* behind a quote, up to the next */
-gram_tree *gram_read_class(gram_reader *r);  /* behind "[" */
-gram_tree *gram_read_token(gram_reader *r);  /* <[id]> or <spelling>, at "<" */
-gram_tree *gram_read_repeated(gram_reader *r, gram_tree *kid, uint32_t min, uint32_t max, size_t at);
+gram_part *gram_read_string(gram_reader *r); /* behind a quote, up to the next */
+gram_part *gram_read_class(gram_reader *r);  /* behind "[" */
+gram_part *gram_read_token(gram_reader *r);  /* <[id]> or <spelling>, at "<" */
+gram_part *gram_read_repeated(gram_reader *r, gram_part *kid, uint32_t min, uint32_t max, size_t at);
 bool gram_read_enter(gram_reader *r); /* false when it is nested too deep; each success needs depth-- */
 
 /* The rule of text[from, to). */

@@ -1,5 +1,5 @@
-/* gram_gbnf.c - reads GBNF: name ::= "text" [class] . (group) other-rule <token>, with | * + ? {m,n} and # comments. A rule goes on over
- * line ends up to the next name that has "::=" behind it. */
+/* gram_gbnf.c - reads GBNF: name ::= "text" [class] . (group) other-rule <token>, with | * + ? {m,n} and #
+ * comments. A rule goes on over line ends up to the next name that has "::=" behind it. */
 #include "grammar/gram_ebnf.h"
 
 static bool is_name(int c)
@@ -38,12 +38,12 @@ static bool at_rule(const gram_reader *r)
     return gram_read_at(&ahead, "::=");
 }
 
-static gram_tree *alternatives(gram_reader *r);
+static gram_part *alternatives(gram_reader *r);
 
-static gram_tree *group(gram_reader *r)
+static gram_part *group(gram_reader *r)
 {
     const size_t begin = r->at - 1;
-    gram_tree *inner = NULL;
+    gram_part *inner = NULL;
     if (gram_read_enter(r)) {
         inner = alternatives(r);
         if (!gram_failed(r->mem) && !gram_read_take(r, ")")) {
@@ -54,9 +54,9 @@ static gram_tree *group(gram_reader *r)
     return inner;
 }
 
-static gram_tree *any_char(gram_reader *r) { return gram_tree_new(r->cfg, TREE_TEXT, GRAM_EX_CHAR); }
+static gram_part *any_char(gram_reader *r) { return gram_part_new(r->cfg, PART_TEXT, GRAM_EX_CHAR); }
 
-static gram_tree *element(gram_reader *r)
+static gram_part *element(gram_reader *r)
 {
     const int c = gram_read_peek(r);
     if (c == '"' || c == '[' || c == '(' || c == '.') {
@@ -76,11 +76,11 @@ static gram_tree *element(gram_reader *r)
         gram_read_fault(r, begin, "neither a string, a class, a group nor the name of a rule");
         return NULL;
     }
-    return gram_tree_new(r->cfg, TREE_RULE, gram_read_rule(r, begin, r->at));
+    return gram_part_new(r->cfg, PART_RULE, gram_read_rule(r, begin, r->at));
 }
 
 /* What stands behind an element: * + ? {m} {m,} {m,n} {,n}, any number of them. */
-static gram_tree *repeated(gram_reader *r, gram_tree *kid)
+static gram_part *repeated(gram_reader *r, gram_part *kid)
 {
     for (uint32_t levels = 0; !gram_failed(r->mem); levels++) {
         const size_t at = r->at;
@@ -102,7 +102,7 @@ static gram_tree *repeated(gram_reader *r, gram_tree *kid)
         } else if (!gram_read_take(r, "*")) {
             return kid;
         }
-        if (levels >= GRAM_MAX_TREE) {
+        if (levels >= GRAM_MAX_NESTING) {
             gram_read_fault(r, at, "too many repetitions of repetitions");
         }
         kid = gram_read_repeated(r, kid, min, max, at);
@@ -110,24 +110,24 @@ static gram_tree *repeated(gram_reader *r, gram_tree *kid)
     return kid;
 }
 
-static gram_tree *sequence(gram_reader *r)
+static gram_part *sequence(gram_reader *r)
 {
-    gram_tree *cat = gram_tree_new(r->cfg, TREE_CAT, 0);
+    gram_part *cat = gram_part_new(r->cfg, PART_CAT, 0);
     for (skip(r); !gram_failed(r->mem); skip(r)) {
         const int c = gram_read_peek(r);
         if (c < 0 || c == '|' || c == ')' || at_rule(r)) {
             break;
         }
-        gram_tree_add(cat, repeated(r, element(r)));
+        gram_part_add(cat, repeated(r, element(r)));
     }
     return cat;
 }
 
-static gram_tree *alternatives(gram_reader *r)
+static gram_part *alternatives(gram_reader *r)
 {
-    gram_tree *alt = gram_tree_new(r->cfg, TREE_ALT, 0);
+    gram_part *alt = gram_part_new(r->cfg, PART_ALT, 0);
     do {
-        gram_tree_add(alt, sequence(r));
+        gram_part_add(alt, sequence(r));
     } while (!gram_failed(r->mem) && gram_read_take(r, "|"));
     return alt;
 }
@@ -145,7 +145,7 @@ uint32_t gram_gbnf(gram_source *s, const char *text, size_t n)
         const uint32_t rule = gram_read_rule(&r, begin, r.at);
         skip(&r);
         (void)gram_read_take(&r, "::=");
-        gram_tree *body = alternatives(&r);
+        gram_part *body = alternatives(&r);
         if (gram_failed(r.mem)) {
             break;
         }

@@ -11,7 +11,7 @@
 
 #include "core/buf.h"
 
-#define GRAM_CACHED_MASKS 12
+#define GRAM_CACHED_MASKS 64
 
 typedef struct gram_cached_mask {
     uint64_t vocabulary; /* its id */
@@ -22,11 +22,21 @@ typedef struct gram_cached_mask {
     uint64_t used;  /* at this turn */
 } gram_cached_mask;
 
+/* Of a walk over tokens (gram_mask_walk.c): a place, and which children of the node there come next. */
+typedef struct gram_walk_level {
+    gram_pos pos;
+    const uint32_t *row;
+    uint32_t kid;
+    uint32_t end;
+} gram_walk_level;
+
 /* Of a walk along names (gram_mask_key.c). */
 typedef struct gram_name_place {
     gram_pos pos;
     uint64_t path[4]; /* bits of the bytes that stay on the way */
     bool used;        /* a name used before begins like this */
+    uint32_t kid;     /* children of the node that come next */
+    uint32_t end;
 } gram_name_place;
 
 typedef struct gram_state_mask gram_state_mask;
@@ -53,11 +63,13 @@ struct di_grammar {
     gram_cached_mask cache[GRAM_CACHED_MASKS];
     uint64_t turn;
     gram_state_masks state_masks;
-    gram_pos *stack; /* [stack_size] of a walk, with rows beside */
-    const uint32_t **rows;
+    gram_walk_level *levels; /* [stack_size] of a walk over tokens, with its bytes and places of names beside */
     uint8_t *path;
     gram_name_place *places;
     uint32_t stack_size;
+    int32_t *hits;   /* [n_hits] tokens found by it */
+    uint32_t n_hits;
+    uint32_t hit_capacity;
     di_grammar_stats stats;
 };
 

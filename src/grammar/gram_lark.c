@@ -1,13 +1,15 @@
-/* gram_lark.c - reads the Lark dialect: rules in lower case, terminals in upper case, %ignore, %import common.X, %json {schema}. See gram_ebnf.h.
+/* gram_lark.c - reads the Lark dialect: rules in lower case, terminals in upper case, %ignore, %import common.X,
+ * %json {schema}. See gram_ebnf.h.
  *
- * In rules each terminal, string and expression may have ignored text behind it. What is only about trees of syntax (aliases, ?rule) is read and
- * has no effect; priorities and templates are refused. Terminals may also be intersected (&) and complemented (~ before them). */
+ * In rules each terminal, string and expression may have ignored text behind it. What is only about trees of
+ * syntax (aliases, ?rule) is read and has no effect; priorities and templates are refused. Terminals may also be
+ * intersected (&) and complemented (~ before them). */
 #include "grammar/gram_ebnf.h"
 #include "grammar/gram_regex.h"
 
 typedef struct lark {
     gram_reader r;
-    gram_tree *ignored;  /* alternatives */
+    gram_part *ignored;  /* alternatives */
     uint32_t ignore;     /* rule of what may stand behind a terminal */
     bool in_terminal;
 } lark;
@@ -22,8 +24,13 @@ static bool is_word(int c)
 /* Blanks and comments; with `lines` line ends too. */
 static void skip(gram_reader *r, bool lines)
 {
-    for (int c; (c = gram_read_peek(r)) == ' ' || c == '\t' || c == '\r' || (lines && c == '\n') || c == '#' || gram_read_at(r, "//"); r->at++) {
-        while ((c == '#' || c == '/') && r->at + 1 < r->n && r->text[r->at + 1] != '\n') {
+    for (;; r->at++) {
+        const int c = gram_read_peek(r);
+        const bool comment = c == '#' || gram_read_at(r, "//");
+        if (c != ' ' && c != '\t' && c != '\r' && !(lines && c == '\n') && !comment) {
+            return;
+        }
+        while (comment && r->at + 1 < r->n && r->text[r->at + 1] != '\n') {
             r->at++;
         }
     }
@@ -59,12 +66,12 @@ static bool is_terminal(const gram_reader *r, size_t from, size_t to)
 
 /* --- Atoms -------------------------------------------------------------------------------------------------------- */
 
-static gram_tree *string(lark *k)
+static gram_part *string(lark *k)
 {
     gram_reader *r = &k->r;
     gram_lang *l = r->cfg->lang;
     const size_t begin = r->at++;
-    gram_tree *t = gram_read_string(r);
+    gram_part *t = gram_read_string(r);
     if (!gram_failed(r->mem) && gram_read_take(r, "i")) {
         gram_ex e = GRAM_EX_EPS;
         const size_t end = r->at;
@@ -73,7 +80,7 @@ static gram_tree *string(lark *k)
             e = gram_ex_cat(l, e, gram_ex_set(l, gram_set_fold(l, gram_set_of(l, (const uint32_t[]){c, c}, 1))));
         }
         r->at = end;
-        t = gram_tree_new(r->cfg, TREE_TEXT, e);
+        t = gram_part_new(r->cfg, PART_TEXT, e);
     }
     gram_reader ahead = *r;
     skip(&ahead, false);
@@ -86,12 +93,12 @@ static gram_tree *string(lark *k)
         if (!gram_read_take(r, "\"") || last < first || r->text[ahead.at - 1] == '"') {
             gram_read_fault(r, begin, "a range is written \"a\"..\"z\"");
         }
-        t = gram_tree_new(r->cfg, TREE_TEXT, gram_ex_set(l, gram_set_of(l, (const uint32_t[]){first, last}, 1)));
+        t = gram_part_new(r->cfg, PART_TEXT, gram_ex_set(l, gram_set_of(l, (const uint32_t[]){first, last}, 1)));
     }
     return t;
 }
 
-static gram_tree *regexp(lark *k)
+static gram_part *regexp(lark *k)
 {
     gram_reader *r = &k->r;
     const size_t begin = ++r->at;
@@ -115,11 +122,11 @@ static gram_tree *regexp(lark *k)
     if (gram_failed(r->mem) && r->mem->offset >= 0) {
         r->mem->offset += (int64_t)begin; /* in the grammar */
     }
-    return gram_tree_new(r->cfg, TREE_TEXT, e);
+    return gram_part_new(r->cfg, PART_TEXT, e);
 }
 
 /* %json and the schema behind it. */
-static gram_tree *schema(lark *k)
+static gram_part *schema(lark *k)
 {
     gram_reader *r = &k->r;
     skip(r, true);
@@ -142,7 +149,7 @@ static gram_tree *schema(lark *k)
     const size_t end = r->at < r->n ? ++r->at : r->n;
     js_doc *doc = NULL;
     di_error err;
-    gram_tree *t = NULL;
+    gram_part *t = NULL;
     const js_limits limits = {.max_depth = GRAM_MAX_SCHEMA_DEPTH, .max_bytes = (size_t)64 << 20};
     const di_status status = js_parse(r->text + begin, end - begin, "schema", &limits, &doc, &err);
     if (status == DI_OK) {
@@ -156,13 +163,13 @@ static gram_tree *schema(lark *k)
     return t;
 }
 
-static gram_tree *alternatives(lark *k);
+static gram_part *alternatives(lark *k);
 
-static gram_tree *group(lark *k, const char *close)
+static gram_part *group(lark *k, const char *close)
 {
     gram_reader *r = &k->r;
     const size_t begin = r->at - 1;
-    gram_tree *inner = NULL;
+    gram_part *inner = NULL;
     if (gram_read_enter(r)) {
         inner = alternatives(k);
         if (!gram_failed(r->mem) && !gram_read_take(r, close)) {
@@ -174,18 +181,18 @@ static gram_tree *group(lark *k, const char *close)
 }
 
 /* A terminal in a rule, with what is ignored behind it. */
-static gram_tree *lexeme(lark *k, gram_tree *t)
+static gram_part *lexeme(lark *k, gram_part *t)
 {
     if (k->in_terminal || t == NULL) {
         return t;
     }
-    gram_tree *cat = gram_tree_new(k->r.cfg, TREE_CAT, 0);
-    gram_tree_add(cat, t);
-    gram_tree_add(cat, gram_tree_new(k->r.cfg, TREE_RULE, k->ignore));
+    gram_part *cat = gram_part_new(k->r.cfg, PART_CAT, 0);
+    gram_part_add(cat, t);
+    gram_part_add(cat, gram_part_new(k->r.cfg, PART_RULE, k->ignore));
     return cat;
 }
 
-static gram_tree *atom(lark *k)
+static gram_part *atom(lark *k)
 {
     gram_reader *r = &k->r;
     const size_t begin = r->at;
@@ -205,10 +212,10 @@ static gram_tree *atom(lark *k)
     case '~': {
         r->at++;
         skip_inside(r);
-        gram_tree *not = NULL;
+        gram_part *not = NULL;
         if (gram_read_enter(r)) {
-            not = gram_tree_new(r->cfg, TREE_NOT, 0);
-            gram_tree_add(not, atom(k));
+            not = gram_part_new(r->cfg, PART_NOT, 0);
+            gram_part_add(not, atom(k));
         }
         r->depth--;
         return not;
@@ -230,13 +237,13 @@ static gram_tree *atom(lark *k)
     if (gram_read_peek(r) == '{') {
         gram_read_unsupported(r, begin, "a template");
     }
-    gram_tree *rule = gram_tree_new(r->cfg, TREE_RULE, gram_read_rule(r, begin, r->at));
+    gram_part *rule = gram_part_new(r->cfg, PART_RULE, gram_read_rule(r, begin, r->at));
     return is_terminal(r, begin, r->at) ? lexeme(k, rule) : rule;
 }
 
 /* --- Alternatives ------------------------------------------------------------------------------------------------- */
 
-static gram_tree *repeated(lark *k, gram_tree *kid)
+static gram_part *repeated(lark *k, gram_part *kid)
 {
     gram_reader *r = &k->r;
     const size_t at = r->at;
@@ -264,16 +271,16 @@ static gram_tree *repeated(lark *k, gram_tree *kid)
     return gram_read_repeated(r, kid, min, max, at);
 }
 
-static gram_tree *sequence(lark *k)
+static gram_part *sequence(lark *k)
 {
     gram_reader *r = &k->r;
-    gram_tree *cat = gram_tree_new(r->cfg, TREE_CAT, 0);
+    gram_part *cat = gram_part_new(r->cfg, PART_CAT, 0);
     for (skip_inside(r); !gram_failed(r->mem); skip_inside(r)) {
         const int c = gram_read_peek(r);
         if (c < 0 || c == '\n' || c == '|' || c == ')' || c == ']' || c == '&' || gram_read_at(r, "->")) {
             break;
         }
-        gram_tree_add(cat, repeated(k, atom(k)));
+        gram_part_add(cat, repeated(k, atom(k)));
     }
     if (gram_read_take(r, "->")) {
         skip(r, false);
@@ -283,28 +290,28 @@ static gram_tree *sequence(lark *k)
     return cat;
 }
 
-static gram_tree *alternatives(lark *k)
+static gram_part *alternatives(lark *k)
 {
     gram_reader *r = &k->r;
-    gram_tree *alt = gram_tree_new(r->cfg, TREE_ALT, 0);
+    gram_part *alt = gram_part_new(r->cfg, PART_ALT, 0);
     do {
-        gram_tree *one = sequence(k);
+        gram_part *one = sequence(k);
         if (gram_read_at(r, "&")) {
-            gram_tree *and = gram_tree_new(r->cfg, TREE_AND, 0);
-            gram_tree_add(and, one);
+            gram_part *and = gram_part_new(r->cfg, PART_AND, 0);
+            gram_part_add(and, one);
             while (!gram_failed(r->mem) && gram_read_take(r, "&")) {
-                gram_tree_add(and, sequence(k));
+                gram_part_add(and, sequence(k));
             }
             one = and;
         }
-        gram_tree_add(alt, one);
+        gram_part_add(alt, one);
     } while (!gram_failed(r->mem) && gram_read_take(r, "|"));
     return alt;
 }
 
 /* --- Statements --------------------------------------------------------------------------------------------------- */
 
-static void define(lark *k, size_t from, size_t to, gram_tree *body)
+static void define(lark *k, size_t from, size_t to, gram_part *body)
 {
     const uint32_t rule = gram_read_rule(&k->r, from, to);
     if (gram_failed(k->r.mem)) {
@@ -353,7 +360,7 @@ static void import_one(lark *k, size_t from, size_t to, size_t as, size_t as_end
         const size_t n = strlen(common[i].name);
         if (n == to - from && memcmp(common[i].name, k->r.text + from, n) == 0) {
             const gram_ex e = gram_regex(k->r.cfg->lang, common[i].regex, strlen(common[i].regex), 0);
-            define(k, as, as_end, gram_tree_new(k->r.cfg, TREE_TEXT, e));
+            define(k, as, as_end, gram_part_new(k->r.cfg, PART_TEXT, e));
             return;
         }
     }
@@ -403,7 +410,7 @@ static void directive(lark *k)
         import(k);
     } else if (gram_read_take(r, "%ignore")) {
         k->in_terminal = true;
-        gram_tree_add(k->ignored, alternatives(k));
+        gram_part_add(k->ignored, alternatives(k));
         k->in_terminal = false;
     } else {
         gram_read_unsupported(r, begin, "this directive");
@@ -425,20 +432,20 @@ static bool lazy(gram_reader *r)
 }
 
 /* Those texts that have no shorter one of the language at their beginning. */
-static gram_tree *shortest(lark *k, gram_tree *body)
+static gram_part *shortest(lark *k, gram_part *body)
 {
     gram_cfg *g = k->r.cfg;
-    gram_tree *longer = gram_tree_new(g, TREE_CAT, 0);
-    gram_tree *copy = gram_tree_new(g, TREE_CAT, 0);
-    gram_tree_add(copy, body);
+    gram_part *longer = gram_part_new(g, PART_CAT, 0);
+    gram_part *copy = gram_part_new(g, PART_CAT, 0);
+    gram_part_add(copy, body);
     const uint32_t rule = gram_cfg_new_rule(g, copy);
-    gram_tree_add(longer, gram_tree_new(g, TREE_RULE, rule));
-    gram_tree_add(longer, gram_tree_new(g, TREE_TEXT, gram_ex_some(g->lang, GRAM_EX_ANY)));
-    gram_tree *not = gram_tree_new(g, TREE_NOT, 0);
-    gram_tree_add(not, longer);
-    gram_tree *and = gram_tree_new(g, TREE_AND, 0);
-    gram_tree_add(and, gram_tree_new(g, TREE_RULE, rule));
-    gram_tree_add(and, not);
+    gram_part_add(longer, gram_part_new(g, PART_RULE, rule));
+    gram_part_add(longer, gram_part_new(g, PART_TEXT, gram_ex_some(g->lang, GRAM_EX_ANY)));
+    gram_part *not = gram_part_new(g, PART_NOT, 0);
+    gram_part_add(not, longer);
+    gram_part *and = gram_part_new(g, PART_AND, 0);
+    gram_part_add(and, gram_part_new(g, PART_RULE, rule));
+    gram_part_add(and, not);
     return and;
 }
 
@@ -458,7 +465,7 @@ static void statement(lark *k)
         gram_read_fault(r, begin, "a rule is written: name: ...");
     }
     k->in_terminal = is_terminal(r, from, to) || is_lazy;
-    gram_tree *body = gram_failed(r->mem) ? NULL : alternatives(k);
+    gram_part *body = gram_failed(r->mem) ? NULL : alternatives(k);
     k->in_terminal = false;
     if (!gram_failed(r->mem)) {
         define(k, from, to, is_lazy ? shortest(k, body) : body);
@@ -469,8 +476,8 @@ uint32_t gram_lark(gram_source *s, const char *text, size_t n)
 {
     lark k = {.r = gram_read_begin(s, text, n)};
     gram_cfg *g = s->cfg;
-    k.ignored = gram_tree_new(g, TREE_ALT, 0);
-    k.ignore = gram_cfg_new_rule(g, gram_tree_rep(g, k.ignored, 0, GRAM_INF));
+    k.ignored = gram_part_new(g, PART_ALT, 0);
+    k.ignore = gram_cfg_new_rule(g, gram_part_rep(g, k.ignored, 0, GRAM_INF));
     for (skip(&k.r, true); !gram_failed(g->mem) && k.r.at < n; skip(&k.r, true)) {
         if (gram_read_at(&k.r, "%")) {
             directive(&k);
@@ -484,8 +491,8 @@ uint32_t gram_lark(gram_source *s, const char *text, size_t n)
     }
     const char *name = s->options->root != NULL ? s->options->root : "start";
     gram_reader start = {.source = s, .cfg = g, .mem = g->mem, .text = name, .n = strlen(name), .scope = k.r.scope};
-    gram_tree *all = gram_tree_new(g, TREE_CAT, 0);
-    gram_tree_add(all, gram_tree_new(g, TREE_RULE, k.ignore));
-    gram_tree_add(all, gram_tree_new(g, TREE_RULE, gram_read_rule(&start, 0, start.n)));
+    gram_part *all = gram_part_new(g, PART_CAT, 0);
+    gram_part_add(all, gram_part_new(g, PART_RULE, k.ignore));
+    gram_part_add(all, gram_part_new(g, PART_RULE, gram_read_rule(&start, 0, start.n)));
     return gram_cfg_new_rule(g, all);
 }

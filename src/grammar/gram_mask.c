@@ -30,15 +30,19 @@ gram_pos gram_mask_key(const di_grammar *g, const di_vocabulary *v, gram_pos pos
 static void compute(gram_mask_work *w, gram_pos pos)
 {
     const gram_lex *state = gram_lex_at(w->m->lexes, pos.lex);
-    const bool checked = state->kind >= LX_CHAR && state->kind <= LX_LOW && state->mode == MODE_KEY_CHECK;
+    const bool text = state->kind >= LX_CHAR && state->kind <= LX_LOW;
+    const bool checked = text && state->mode == MODE_KEY_CHECK;
+    const bool declared = text && state->mode == MODE_KEY && w->m->lexes->vecs[state->words[1]].ex[0] != GRAM_EX_NONE;
     bool done = false;
-    if (checked && state->kind == LX_CHAR) {
+    if (state->kind == LX_CHAR && (checked || declared)) {
         done = gram_mask_by_names(w, pos);
     } else if (!checked && state->kind != LX_ROW) {
         done = gram_mask_by_state(w, pos);
     }
     if (!done) {
-        gram_mask_tokens(w, pos, NULL);
+        w->exactly = true;
+        w->textual = false;
+        gram_mask_fill(w, gram_mask_hits(w, pos, NULL));
     }
     gram_tokens_allow(w->g, w->v, pos, w->mask);
     if (gram_machine_accepts(w->m, pos)) {
@@ -92,7 +96,7 @@ di_status gram_mask_at(di_grammar *g, di_vocabulary *v, gram_pos pos, const uint
         return err_memory(err, "walk over the tokens", v->max_depth * sizeof(gram_pos));
     }
     const int64_t start = clock_now_ns();
-    gram_mask_work w = {g, &g->machine, v, text, n_text, pos, mask, false};
+    gram_mask_work w = {g, &g->machine, v, text, n_text, pos, mask, NULL, false, false};
     if (!gram_begin_step(g)) {
         return gram_status(&g->mem, err);
     }

@@ -24,13 +24,22 @@ typedef struct gram_mask_work {
     size_t n_text;
     gram_pos start; /* exactly, not as in the key */
     uint32_t *mask;
-    bool textual;   /* the text made a difference: the mask holds for this text only */
+    const gram_tree *tree; /* that was walked over */
+    bool exactly;   /* where the text is needed, it is looked at; else what needs it is left out */
+    bool textual;   /* it was needed: with `exactly` the mask holds for this text only, else it lacks something */
 } gram_mask_work;
 
 static inline void gram_mask_allow(const gram_mask_work *w, int32_t token)
 {
     for (; token >= 0; token = w->v->same[token]) {
         w->mask[token / 32] |= 1u << token % 32;
+    }
+}
+
+static inline void gram_mask_allow_all(const gram_mask_work *w, const int32_t *tokens, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        gram_mask_allow(w, tokens[i]);
     }
 }
 
@@ -72,14 +81,18 @@ typedef struct gram_exits {
 /* Memory for a walk over the tokens of a vocabulary. */
 bool gram_walk_room(di_grammar *g, const di_vocabulary *v);
 
-/* Clears the mask and allows the tokens that may follow `pos`. With `exits` the machine is not asked: cells that need it
- * are noted there, and the tokens behind them left out. */
-void gram_mask_tokens(gram_mask_work *w, gram_pos pos, gram_exits *exits);
+/* The tokens that may follow `pos`: those of the returned slice, if any, and the hits of the grammar. With `exits` the
+ * machine is not asked: cells that need it are noted there, and the tokens behind them left out. */
+const gram_slice *gram_mask_hits(gram_mask_work *w, gram_pos pos, gram_exits *exits);
+/* The tokens that end in or below a node, where the place is `pos`, as hits. */
+void gram_mask_hits_below(gram_mask_work *w, const gram_tree *tree, const gram_trie_node *node, gram_pos pos);
+/* Makes the mask of a slice (NULL = none) and the hits. */
+void gram_mask_fill(gram_mask_work *w, const gram_slice *slice);
 
 /* --- gram_mask_lex.c ----------------------------------------------------------------------------------------------- */
 
-/* Allows the tokens that may follow, as gram_mask_tokens does, by what is kept for the state. False when that can't be
- * done; the mask is undefined then. */
+/* Makes the mask of the tokens that may follow by what is kept for the state. False when that can't be done; the mask is
+ * undefined then. */
 bool gram_mask_by_state(gram_mask_work *w, gram_pos pos);
 void gram_state_masks_free(gram_state_masks *masks);
 

@@ -59,39 +59,69 @@ static void forbid_all(const gram_mask_work *w, const gram_trie_node *node)
     }
 }
 
-/* Along the ways. False when the text is needed. */
-static bool walk_along(const gram_mask_work *w, place *stack)
+static bool has_byte(const place *p, uint8_t byte) { return (p->path[byte / 64] >> byte % 64 & 1) != 0; }
+
+/* Decides all tokens along the ways; `loose`: some of them may be allowed wrongly. False when the text is needed. */
+static bool walk_along(gram_mask_work *w, const place *start, bool loose)
 {
-    const gram_trie_node *nodes = w->v->nodes;
-    for (uint32_t i = 1; i < w->v->n_nodes;) {
-        const gram_trie_node *node = &nodes[i];
-        const place *above = &stack[node->depth - 1];
-        gram_pos pos = above->pos;
-        if ((above->path[node->byte / 64] >> node->byte % 64 & 1) == 0) {
-            i += node->size;
+    place *stack = w->g->places;
+    const gram_tree *tree = &w->v->tree;
+    uint32_t depth = 0;
+    stack[0] = *start;
+    stack[0].kid = tree->first[0];
+    stack[0].end = tree->first[1];
+    for (;;) {
+        place *above = &stack[depth];
+        while (above->kid < above->end && !has_byte(above, tree->bytes[above->kid])) {
+            above->kid++;
+        }
+        if (above->kid == above->end) {
+            if (depth-- == 0) {
+                return true;
+            }
             continue;
         }
-        const gram_step_result result = gram_machine_step(w->m, &pos, node->byte, NULL);
+        const uint32_t i = tree->kids[above->kid];
+        const uint8_t byte = tree->bytes[above->kid++];
+        gram_pos pos = above->pos;
+        const gram_step_result result = gram_machine_step(w->m, &pos, byte, NULL);
         if (result == GRAM_STEP_EXACT) {
             return false;
         }
-        if (result == GRAM_STEP_DEAD && above->used) {
-            forbid_all(w, node);
+        if (result == GRAM_STEP_DEAD) {
+            if (loose || above->used) {
+                forbid_all(w, &tree->nodes[i]);
+            }
+        } else if (place_at(w->m, pos, &stack[depth + 1])) {
+            gram_mask_allow(w, tree->nodes[i].token);
+            depth++;
+            stack[depth].kid = tree->first[i];
+            stack[depth].end = tree->first[i + 1];
         }
-        if (result == GRAM_STEP_DEAD || !place_at(w->m, pos, &stack[node->depth])) {
-            i += node->size;
-            continue;
-        }
-        gram_mask_allow(w, node->token);
-        i++;
     }
-    return true;
+}
+
+/* The state whose mask to begin with; 0 = nothing is allowed. Where the only class is all names but the declared ones, it
+ * may as well be all names (*loose): the difference lies along the declared names, and the state is the same for all
+ * such objects. */
+static uint32_t names_to_begin_with(gram_mask_work *w, gram_pos pos, bool *loose)
+{
+    const gram_json *j = &w->m->json;
+    const gram_obj_view *view = j->obj_views[j->frames[pos.ctx].view];
+    const gram_obj_plan *plan = &j->obj_plans[j->obj_states[view->state].plan];
+    *loose = plan->n_patterns == 0 && plan->n_classes == 1 && view->classes != 0;
+    if (!*loose) {
+        return gram_js_class_names(w->m, pos.ctx, gram_lex_at(w->m->lexes, pos.lex)->words[1]);
+    }
+    const uint32_t vec = gram_vec_id(w->m->lexes, (const gram_ex[]){GRAM_EX_NONE, GRAM_EX_ANY}, 2, true);
+    return gram_chars_state(w->m->lexes, MODE_KEY, vec, 0);
 }
 
 bool gram_mask_by_names(gram_mask_work *w, gram_pos pos)
 {
-    place *stack = w->g->places;
-    const uint32_t names = gram_js_class_names(w->m, pos.ctx, gram_lex_at(w->m->lexes, pos.lex)->words[1]);
+    bool loose;
+    place start;
+    const uint32_t names = names_to_begin_with(w, pos, &loose);
     if (gram_failed(w->m->mem)) {
         return false;
     }
@@ -100,5 +130,5 @@ bool gram_mask_by_names(gram_mask_work *w, gram_pos pos)
     } else if (!gram_mask_by_state(w, (gram_pos){pos.ctx, names, GRAM_EX_NONE})) {
         return false;
     }
-    return !place_at(w->m, pos, &stack[0]) || (walk_along(w, stack) && !gram_failed(w->m->mem));
+    return !place_at(w->m, pos, &start) || (walk_along(w, &start, loose) && !gram_failed(w->m->mem));
 }

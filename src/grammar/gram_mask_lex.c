@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #define MAX_LISTED 512u           /* tokens; more are a mask */
-#define MAX_RESTS 20000u          /* tokens behind exits; with more a walk over all tokens is as good */
+#define MAX_RESTS 1000u           /* nodes behind an exit; larger trees are used as they are */
 #define MAX_BYTES ((size_t)8 << 20) /* of what is kept for a grammar */
 
 typedef struct rest_node {
@@ -28,13 +28,13 @@ typedef struct group {
     uint8_t byte;
     uint32_t first_node; /* the root, which is the exit's byte */
     uint32_t n_nodes;
+    const gram_trie_node *node; /* instead, of the tree itself; NULL = none */
 } group;
 
 struct gram_state_mask {
     uint64_t vocabulary;
     uint32_t lex;
     uint32_t n;
-    bool unfit;        /* too much depends on the context */
     uint32_t *mask;    /* NULL = listed */
     int32_t *listed;   /* [n_listed] */
     uint32_t n_listed;
@@ -42,6 +42,7 @@ struct gram_state_mask {
     uint32_t n_groups;
     rest_node *nodes;
     int32_t *tokens;   /* of the nodes */
+    const gram_tree *tree; /* that exits are nodes of */
     size_t bytes;
 };
 
@@ -78,6 +79,7 @@ void gram_state_masks_free(gram_state_masks *masks)
 
 /* What is left of a token behind an exit. */
 typedef struct rest {
+    uint64_t key; /* the first eight bytes, for a quick comparison */
     const uint8_t *bytes;
     uint32_t n;
     int32_t token;
@@ -106,11 +108,25 @@ static int by_bytes(const void *a, const void *b)
 {
     const rest *x = a;
     const rest *y = b;
-    const int order = memcmp(x->bytes, y->bytes, x->n < y->n ? x->n : y->n);
+    if (x->key != y->key) {
+        return x->key < y->key ? -1 : 1;
+    }
+    const int order = x->n > 8 && y->n > 8 ? memcmp(x->bytes, y->bytes, x->n < y->n ? x->n : y->n) : 0;
     if (order != 0 || x->n != y->n) {
         return order != 0 ? order : x->n < y->n ? -1 : 1;
     }
     return (x->token > y->token) - (x->token < y->token);
+}
+
+static rest make_rest(const di_vocabulary *v, int32_t token, uint32_t depth)
+{
+    size_t n;
+    const uint8_t *bytes = di_tokenizer_bytes(v->tokenizer, token, &n);
+    rest r = {0, bytes + depth, (uint32_t)n - depth, token};
+    for (uint32_t i = 0; i < 8; i++) {
+        r.key = r.key << 8 | (i < r.n ? r.bytes[i] : 0);
+    }
+    return r;
 }
 
 /* The tokens of the subtree at an exit. */
@@ -129,9 +145,7 @@ static bool add_rests(const di_vocabulary *v, const gram_trie_node *exit, rests 
             all->at = at;
             all->capacity = capacity;
         }
-        size_t n;
-        const uint8_t *bytes = di_tokenizer_bytes(v->tokenizer, exit[i].token, &n);
-        all->at[all->n++] = (rest){bytes + exit->depth, (uint32_t)n - exit->depth, exit[i].token};
+        all->at[all->n++] = make_rest(v, exit[i].token, exit->depth);
     }
     return true;
 }
@@ -183,35 +197,46 @@ static bool make_room(builder *b, uint32_t n_groups, const rests *all, uint32_t 
     return b->s->groups != NULL && b->s->nodes != NULL && b->s->tokens != NULL && b->open != NULL;
 }
 
+/* An exit that has no tree of rests: there is nothing to put together, or too much. */
+static bool is_alone(const gram_exits *exits, uint32_t i)
+{
+    const bool first = i == 0 || by_place(&exits->at[i - 1], &exits->at[i]) != 0;
+    const bool last = i + 1 == exits->n || by_place(&exits->at[i], &exits->at[i + 1]) != 0;
+    return (first && last) || exits->at[i].node->size > MAX_RESTS;
+}
+
 /* Sorts the exits and makes a group of each run of equal ones. False: out of memory. */
 static bool make_groups(const di_vocabulary *v, gram_state_mask *s, gram_exits *exits)
 {
     rests all = {.n = 0};
     builder b = {.s = s};
-    uint32_t *ends = calloc((size_t)exits->n + 1, sizeof *ends); /* of the rests of each group */
-    uint32_t n_groups = 0;
+    uint32_t *ends = calloc((size_t)exits->n + 1, sizeof *ends); /* of the rests of each exit */
     bool ok = ends != NULL;
-    if (exits->n != 0) {
+    if (exits->n > 1) {
         qsort(exits->at, exits->n, sizeof *exits->at, by_place);
     }
-    for (uint32_t i = 0; ok && i < exits->n && !s->unfit; i++) {
-        ok = add_rests(v, exits->at[i].node, &all);
-        s->unfit = all.n > MAX_RESTS;
-        n_groups += i == 0 || by_place(&exits->at[i - 1], &exits->at[i]) != 0;
-        ends[n_groups - 1] = all.n;
+    for (uint32_t i = 0; ok && i < exits->n; i++) {
+        const bool alone = is_alone(exits, i);
+        s->n_groups += alone || i == 0 || by_place(&exits->at[i - 1], &exits->at[i]) != 0;
+        ok = alone || add_rests(v, exits->at[i].node, &all);
+        ends[i] = all.n;
     }
-    ok = ok && (s->unfit || make_room(&b, n_groups, &all, v->max_depth));
-    for (uint32_t i = 0, k = 0; ok && !s->unfit && i < exits->n; i++) {
-        if (i != 0 && by_place(&exits->at[i - 1], &exits->at[i]) == 0) {
-            continue;
-        }
-        const uint32_t from = k == 0 ? 0 : ends[k - 1];
+    ok = ok && make_room(&b, s->n_groups, &all, v->max_depth);
+    s->n_groups = 0;
+    for (uint32_t i = 0; ok && i < exits->n;) {
+        const gram_exit *exit = &exits->at[i];
+        const uint32_t from = i == 0 ? 0 : ends[i - 1];
         const uint32_t first = b.n_nodes;
-        qsort(all.at + from, ends[k] - from, sizeof *all.at, by_bytes);
-        append_tree(&b, all.at + from, ends[k] - from);
-        s->groups[k++] = (group){exits->at[i].lex, exits->at[i].n, exits->at[i].byte, first, b.n_nodes - first};
+        const bool alone = is_alone(exits, i);
+        do {
+            i++;
+        } while (!alone && i < exits->n && by_place(exit, &exits->at[i]) == 0);
+        if (!alone) {
+            qsort(all.at + from, ends[i - 1] - from, sizeof *all.at, by_bytes);
+            append_tree(&b, all.at + from, ends[i - 1] - from);
+        }
+        s->groups[s->n_groups++] = (group){exit->lex, exit->n, exit->byte, first, b.n_nodes - first, alone ? exit->node : NULL};
     }
-    s->n_groups = s->unfit ? 0 : n_groups;
     free(ends);
     free(all.at);
     free(b.open);
@@ -250,24 +275,22 @@ static bool grow(gram_state_masks *masks)
     return true;
 }
 
-/* The mask that was just made, as a list if it is short. False: out of memory. */
-static bool keep_mask(gram_state_mask *s, const uint32_t *mask, size_t words)
+/* What was just found: as a list if it is short, else as a mask. False: out of memory. */
+static bool keep_hits(gram_mask_work *w, gram_state_mask *s, const gram_slice *slice)
 {
-    uint32_t n = 0;
-    for (size_t i = 0; i < words; i++) {
-        n += (uint32_t)__builtin_popcount(mask[i]);
+    const size_t bytes = w->v->words * sizeof *w->mask;
+    const uint32_t n = w->g->n_hits;
+    if (slice != NULL || n > MAX_LISTED) {
+        gram_mask_fill(w, slice);
+        s->mask = malloc(bytes);
+        s->bytes += bytes;
+        return s->mask != NULL && memcpy(s->mask, w->mask, bytes) != NULL;
     }
-    if (n > MAX_LISTED) {
-        s->mask = malloc(words * sizeof *mask);
-        s->bytes += words * sizeof *mask;
-        return s->mask != NULL && memcpy(s->mask, mask, words * sizeof *mask) != NULL;
-    }
-    s->listed = calloc((size_t)n + 1, sizeof *s->listed);
+    s->listed = malloc((n + (size_t)1) * sizeof *s->listed);
+    s->n_listed = n;
     s->bytes += n * sizeof *s->listed;
-    for (size_t i = 0; s->listed != NULL && i < words; i++) {
-        for (uint32_t left = mask[i]; left != 0; left &= left - 1) {
-            s->listed[s->n_listed++] = (int32_t)(i * 32) + __builtin_ctz(left);
-        }
+    if (s->listed != NULL && n != 0) {
+        memcpy(s->listed, w->g->hits, n * sizeof *s->listed);
     }
     return s->listed != NULL;
 }
@@ -281,9 +304,9 @@ static gram_state_mask *make(gram_mask_work *w, gram_pos pos)
         return NULL;
     }
     *s = (gram_state_mask){.vocabulary = w->v->id, .lex = pos.lex, .n = pos.n, .bytes = sizeof *s};
-    gram_mask_tokens(w, pos, &exits);
-    const bool ok = !exits.failed && !gram_failed(w->m->mem) && make_groups(w->v, s, &exits) &&
-                    (s->unfit || keep_mask(s, w->mask, w->v->words));
+    const gram_slice *slice = gram_mask_hits(w, pos, &exits);
+    s->tree = w->tree;
+    const bool ok = !exits.failed && !gram_failed(w->m->mem) && make_groups(w->v, s, &exits) && keep_hits(w, s, slice);
     free(exits.at);
     if (!ok) {
         free_mask(s);
@@ -317,86 +340,73 @@ static const gram_state_mask *find_or_make(gram_mask_work *w, gram_pos pos)
 
 /* --- Use ---------------------------------------------------------------------------------------------------------- */
 
-static void allow_all(const gram_mask_work *w, const int32_t *tokens, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        gram_mask_allow(w, tokens[i]);
-    }
-}
-
-/* One step without the text; false when the text is needed. *alive tells whether it leads on. */
-static bool step(gram_machine *m, uint32_t cell, gram_pos *pos, uint8_t byte, bool *alive)
+/* One step without the text; false when it leads nowhere, or needs it. */
+static bool step(gram_mask_work *w, uint32_t cell, gram_pos *pos, uint8_t byte)
 {
     if ((cell & GRAM_SLOW) != 0) {
-        const gram_step_result result = gram_machine_step(m, pos, byte, NULL);
-        *alive = result == GRAM_STEP_OK;
-        return result != GRAM_STEP_EXACT;
+        const gram_step_result result = gram_machine_step(w->m, pos, byte, NULL);
+        w->textual = w->textual || result == GRAM_STEP_EXACT;
+        return result == GRAM_STEP_OK;
     }
     pos->lex = cell & GRAM_ID;
     pos->n += (cell & GRAM_COUNT) != 0;
-    *alive = pos->lex != 0 && ((cell & GRAM_CHECK) == 0 || pos->n <= gram_lex_at(m->lexes, pos->lex)->limit);
-    return true;
+    return pos->lex != 0 && ((cell & GRAM_CHECK) == 0 || pos->n <= gram_lex_at(w->m->lexes, pos->lex)->limit);
 }
 
-/* The tokens of a group. False when the text is needed. */
-static bool walk_group(const gram_mask_work *w, const gram_state_mask *s, const group *g, uint32_t ctx)
+/* Walks over the rests of a group behind its exit. */
+static void walk_rests(gram_mask_work *w, const gram_state_mask *s, const group *g, gram_pos pos)
 {
-    gram_pos *stack = w->g->stack;
-    const uint32_t **rows = w->g->rows;
+    gram_walk_level *levels = w->g->levels;
     const rest_node *nodes = s->nodes + g->first_node;
-    gram_pos pos = {ctx, g->lex, g->n};
-    bool alive;
-    if (!step(w->m, GRAM_SLOW, &pos, g->byte, &alive)) {
-        return false;
-    }
-    if (!alive) {
-        return true;
-    }
-    stack[0] = pos;
-    rows[0] = gram_machine_row(w->m, pos.lex);
-    allow_all(w, s->tokens + nodes[0].first_token, nodes[0].n_tokens);
-    for (uint32_t i = 1; i < g->n_nodes && rows[0] != NULL;) {
+    gram_mask_allow_all(w, s->tokens + nodes[0].first_token, nodes[0].n_tokens);
+    levels[0] = (gram_walk_level){.pos = pos, .row = gram_machine_row(w->m, pos.lex)};
+    for (uint32_t i = 1; i < g->n_nodes && levels[0].row != NULL;) {
         const rest_node *node = &nodes[i];
-        const uint32_t cell = rows[node->depth - 1][node->byte];
-        pos = stack[node->depth - 1];
-        alive = false;
-        if (cell != GRAM_DEAD && !step(w->m, cell, &pos, node->byte, &alive)) {
-            return false;
-        }
-        if (!alive) {
+        const uint32_t cell = levels[node->depth - 1].row[node->byte];
+        pos = levels[node->depth - 1].pos;
+        if (cell == GRAM_DEAD || !step(w, cell, &pos, node->byte)) {
             i += node->size;
             continue;
         }
-        allow_all(w, s->tokens + node->first_token, node->n_tokens);
+        gram_mask_allow_all(w, s->tokens + node->first_token, node->n_tokens);
         if (node->size > 1) {
-            stack[node->depth] = pos;
-            rows[node->depth] = gram_machine_row(w->m, pos.lex);
-            if (rows[node->depth] == NULL) {
-                return false;
+            levels[node->depth] = (gram_walk_level){.pos = pos, .row = gram_machine_row(w->m, pos.lex)};
+            if (levels[node->depth].row == NULL) {
+                return; /* the machine has failed */
             }
         }
         i++;
     }
-    return true;
+}
+
+static void walk_group(gram_mask_work *w, const gram_state_mask *s, const group *g, uint32_t ctx)
+{
+    gram_pos pos = {ctx, g->lex, g->n};
+    if (!step(w, GRAM_SLOW, &pos, g->byte)) {
+        return;
+    }
+    if (g->node == NULL) {
+        walk_rests(w, s, g, pos);
+        return;
+    }
+    gram_mask_hits_below(w, s->tree, g->node, pos);
+    gram_mask_allow_all(w, w->g->hits, w->g->n_hits);
 }
 
 bool gram_mask_by_state(gram_mask_work *w, gram_pos pos)
 {
     const gram_state_mask *s = find_or_make(w, (gram_pos){0, pos.lex, pos.n});
-    if (s == NULL || s->unfit) {
+    if (s == NULL) {
         return false;
     }
     if (s->mask != NULL) {
         memcpy(w->mask, s->mask, w->v->words * sizeof *w->mask);
     } else {
         memset(w->mask, 0, w->v->words * sizeof *w->mask);
-        for (uint32_t i = 0; i < s->n_listed; i++) {
-            w->mask[s->listed[i] / 32] |= 1u << s->listed[i] % 32;
-        }
+        gram_mask_allow_all(w, s->listed, s->n_listed);
     }
-    bool ok = true;
-    for (uint32_t i = 0; ok && i < s->n_groups; i++) {
-        ok = walk_group(w, s, &s->groups[i], pos.ctx);
+    for (uint32_t i = 0; i < s->n_groups && !w->textual; i++) {
+        walk_group(w, s, &s->groups[i], pos.ctx);
     }
-    return ok && !gram_failed(w->m->mem);
+    return !w->textual && !gram_failed(w->m->mem);
 }

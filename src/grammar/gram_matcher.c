@@ -21,7 +21,7 @@ static di_status push(di_matcher *m, gram_step_taken next, const uint8_t *bytes,
         m->steps = steps;
         m->capacity = more;
     }
-    const size_t need = gram_matcher_now(m)->n_text + n;
+    const size_t need = gram_now(m)->n_text + n;
     if (need > MAX_MATCHED) {
         return err_set(err, DI_E_LIMIT, "a text of more than %zu bytes is not matched", MAX_MATCHED);
     }
@@ -36,7 +36,7 @@ static di_status push(di_matcher *m, gram_step_taken next, const uint8_t *bytes,
         m->text_capacity = more;
     }
     if (n != 0) {
-        memcpy(m->text + gram_matcher_now(m)->n_text, bytes, n);
+        memcpy(m->text + gram_now(m)->n_text, bytes, n);
     }
     next.n_text = (uint32_t)need;
     m->steps[m->n_steps++] = next;
@@ -100,7 +100,7 @@ di_status di_matcher_fork(const di_matcher *m, di_matcher **out, di_error *err)
         return err_memory(err, "matcher", m->capacity * sizeof *m->steps);
     }
     memcpy(copy->steps, m->steps, m->n_steps * sizeof *m->steps);
-    memcpy(copy->text, m->text, gram_matcher_now(m)->n_text);
+    memcpy(copy->text, m->text, gram_now(m)->n_text);
     di_grammar_retain(m->grammar);
     *out = copy;
     return DI_OK;
@@ -140,18 +140,18 @@ static const uint8_t *token_bytes(const di_matcher *m, int32_t id, size_t *n)
 static di_status accept_end(di_matcher *m, bool *accepted, di_error *err)
 {
     gram_lock(m->grammar);
-    const bool complete = gram_begin_step(m->grammar) && gram_machine_accepts(&m->grammar->machine, gram_matcher_now(m)->pos);
+    const bool complete = gram_begin_step(m->grammar) && gram_machine_accepts(&m->grammar->machine, gram_now(m)->pos);
     const di_status status = gram_status(&m->grammar->mem, err);
     gram_unlock(m->grammar);
     *accepted = complete && status == DI_OK;
-    return *accepted ? push(m, (gram_step_taken){.pos = gram_matcher_now(m)->pos, .ended = true}, NULL, 0, err) : status;
+    return *accepted ? push(m, (gram_step_taken){.pos = gram_now(m)->pos, .ended = true}, NULL, 0, err) : status;
 }
 
 static di_status accept(di_matcher *m, const uint8_t *bytes, size_t n, size_t *n_accepted, di_error *err)
 {
-    gram_pos pos = gram_matcher_now(m)->pos;
+    gram_pos pos = gram_now(m)->pos;
     gram_lock(m->grammar);
-    *n_accepted = gram_begin_step(m->grammar) ? go(m, &pos, m->text, gram_matcher_now(m)->n_text, bytes, n) : 0;
+    *n_accepted = gram_begin_step(m->grammar) ? go(m, &pos, m->text, gram_now(m)->n_text, bytes, n) : 0;
     const di_status status = gram_status(&m->grammar->mem, err);
     gram_unlock(m->grammar);
     if (status != DI_OK || *n_accepted < n) {
@@ -163,7 +163,7 @@ static di_status accept(di_matcher *m, const uint8_t *bytes, size_t n, size_t *n
 /* A token that is no text. */
 static di_status accept_named(di_matcher *m, int32_t id, bool *accepted, di_error *err)
 {
-    gram_pos pos = gram_matcher_now(m)->pos;
+    gram_pos pos = gram_now(m)->pos;
     if (m->vocabulary == NULL || m->grammar->machine.cfg == NULL) {
         return DI_OK;
     }
@@ -178,7 +178,7 @@ static di_status accept_named(di_matcher *m, int32_t id, bool *accepted, di_erro
 di_status di_matcher_accept(di_matcher *m, int32_t id, bool *accepted, di_error *err)
 {
     *accepted = false;
-    if (gram_matcher_now(m)->ended) {
+    if (gram_now(m)->ended) {
         return ended(err);
     }
     if (m->vocabulary != NULL && gram_vocab_is_end(m->vocabulary, id)) {
@@ -198,7 +198,7 @@ di_status di_matcher_accept(di_matcher *m, int32_t id, bool *accepted, di_error 
 di_status di_matcher_accept_bytes(di_matcher *m, const char *bytes, size_t n, size_t *n_accepted, di_error *err)
 {
     *n_accepted = 0;
-    return gram_matcher_now(m)->ended ? ended(err) : accept(m, (const uint8_t *)bytes, n, n_accepted, err);
+    return gram_now(m)->ended ? ended(err) : accept(m, (const uint8_t *)bytes, n, n_accepted, err);
 }
 
 size_t di_matcher_steps(const di_matcher *m) { return m->n_steps - 1; }
@@ -220,11 +220,11 @@ di_status di_matcher_mask(di_matcher *m, uint32_t *mask, bool *restricts, di_err
     if (m->vocabulary == NULL) {
         return err_set(err, DI_E_ARGUMENT, "the matcher has no vocabulary");
     }
-    if (gram_matcher_now(m)->ended) {
+    if (gram_now(m)->ended) {
         return ended(err);
     }
     gram_lock(m->grammar);
-    const di_status status = gram_mask_at(m->grammar, m->vocabulary, gram_matcher_now(m)->pos, m->text, gram_matcher_now(m)->n_text, mask,
+    const di_status status = gram_mask_at(m->grammar, m->vocabulary, gram_now(m)->pos, m->text, gram_now(m)->n_text, mask,
                                           restricts != NULL ? restricts : &any, err);
     gram_unlock(m->grammar);
     return status;
@@ -233,7 +233,7 @@ di_status di_matcher_mask(di_matcher *m, uint32_t *mask, bool *restricts, di_err
 di_status di_matcher_is_complete(di_matcher *m, bool *out, di_error *err)
 {
     gram_lock(m->grammar);
-    *out = !gram_matcher_now(m)->ended && gram_begin_step(m->grammar) && gram_machine_accepts(&m->grammar->machine, gram_matcher_now(m)->pos);
+    *out = !gram_now(m)->ended && gram_begin_step(m->grammar) && gram_machine_accepts(&m->grammar->machine, gram_now(m)->pos);
     const di_status status = gram_status(&m->grammar->mem, err);
     gram_unlock(m->grammar);
     return status;
@@ -247,7 +247,7 @@ static uint8_t next_bytes(const di_matcher *m, gram_pos pos, const uint8_t *tail
     const uint32_t *row = gram_machine_row(&m->grammar->machine, pos.lex);
     for (uint32_t byte = 0; row != NULL && byte < 256 && *n < 2; byte++) {
         gram_pos to = pos;
-        const gram_before before = {m->text, gram_matcher_now(m)->n_text, tail, n_tail};
+        const gram_before before = {m->text, gram_now(m)->n_text, tail, n_tail};
         if (row[byte] != GRAM_DEAD && gram_machine_step(&m->grammar->machine, &to, (uint8_t)byte, &before) == GRAM_STEP_OK) {
             found = (uint8_t)byte;
             *behind = to;
@@ -262,9 +262,9 @@ di_status di_matcher_is_final(di_matcher *m, bool *out, di_error *err)
     int n = 0;
     gram_pos behind;
     gram_lock(m->grammar);
-    if (gram_begin_step(m->grammar) && !gram_matcher_now(m)->ended && gram_machine_accepts(&m->grammar->machine, gram_matcher_now(m)->pos)) {
-        (void)next_bytes(m, gram_matcher_now(m)->pos, NULL, 0, &n, &behind);
-        *out = n == 0 && !gram_tokens_any(m->grammar, gram_matcher_now(m)->pos);
+    if (gram_begin_step(m->grammar) && !gram_now(m)->ended && gram_machine_accepts(&m->grammar->machine, gram_now(m)->pos)) {
+        (void)next_bytes(m, gram_now(m)->pos, NULL, 0, &n, &behind);
+        *out = n == 0 && !gram_tokens_any(m->grammar, gram_now(m)->pos);
     } else {
         *out = false;
     }
@@ -276,10 +276,10 @@ di_status di_matcher_is_final(di_matcher *m, bool *out, di_error *err)
 di_status di_matcher_forced(di_matcher *m, char *bytes, size_t capacity, size_t *n, di_error *err)
 {
     *n = 0;
-    if (gram_matcher_now(m)->ended) {
+    if (gram_now(m)->ended) {
         return ended(err);
     }
-    gram_pos pos = gram_matcher_now(m)->pos;
+    gram_pos pos = gram_now(m)->pos;
     gram_lock(m->grammar);
     bool one = gram_begin_step(m->grammar);
     while (one && *n < capacity && !gram_machine_accepts(&m->grammar->machine, pos) && !gram_tokens_any(m->grammar, pos)) {
@@ -305,7 +305,7 @@ di_status di_matcher_validate(di_matcher *m, const int32_t *ids, size_t n, size_
     di_status status = DI_OK;
     bool accepted = true;
     *n_valid = 0;
-    while (status == DI_OK && accepted && *n_valid < n && !gram_matcher_now(m)->ended) {
+    while (status == DI_OK && accepted && *n_valid < n && !gram_now(m)->ended) {
         status = di_matcher_accept(m, ids[*n_valid], &accepted, err);
         *n_valid += accepted;
     }
@@ -319,11 +319,11 @@ di_status di_matcher_mask_chain(di_matcher *m, const int32_t *ids, size_t n, uin
     bool accepted = true;
     *n_valid = 0;
     di_status status = di_matcher_mask(m, rows, NULL, err);
-    for (size_t i = 0; status == DI_OK && accepted && i < n && !gram_matcher_now(m)->ended; i++) {
+    for (size_t i = 0; status == DI_OK && accepted && i < n && !gram_now(m)->ended; i++) {
         status = di_matcher_accept(m, ids[i], &accepted, err);
         if (status == DI_OK && accepted) {
             *n_valid = i + 1;
-            if (!gram_matcher_now(m)->ended) {
+            if (!gram_now(m)->ended) {
                 status = di_matcher_mask(m, rows + (i + 1) * m->vocabulary->words, NULL, err);
             }
         }
@@ -342,7 +342,7 @@ static di_status go_to_node(di_matcher *m, const int32_t *ids, const int32_t *pa
     if (*there && up >= 0) {
         status = go_to_node(m, ids, parent, valid, up, there, err);
     }
-    if (status == DI_OK && *there && gram_matcher_now(m)->ended) {
+    if (status == DI_OK && *there && gram_now(m)->ended) {
         *there = false;
     } else if (status == DI_OK && *there) {
         status = di_matcher_accept(m, ids[i], there, err);
@@ -361,7 +361,7 @@ di_status di_matcher_mask_tree(di_matcher *m, const int32_t *ids, const int32_t 
             break;
         }
         status = go_to_node(m, ids, parent, valid, (int32_t)i, &valid[i], err);
-        if (status == DI_OK && valid[i] && !gram_matcher_now(m)->ended) {
+        if (status == DI_OK && valid[i] && !gram_now(m)->ended) {
             status = di_matcher_mask(m, rows + (i + 1) * m->vocabulary->words, NULL, err);
         }
         m->n_steps = before;

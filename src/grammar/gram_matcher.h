@@ -21,6 +21,6 @@ struct di_matcher {
     size_t text_capacity;
 };
 
-static inline const gram_step_taken *gram_matcher_now(const di_matcher *m) { return &m->steps[m->n_steps - 1]; }
+static inline const gram_step_taken *gram_now(const di_matcher *m) { return &m->steps[m->n_steps - 1]; }
 
 #endif

@@ -150,8 +150,8 @@ static bool is_ordinary(const gram_num_plan *plan)
     return ordinary;
 }
 
-/* The same where nothing but integers is asked for besides comparisons. The number is one when its exponent puts all digits before the point:
- * every digit other than zero makes that harder, so what one more can't do, several can't. */
+/* The same where nothing but integers is asked for besides comparisons. The number is one when its exponent puts all digits
+ * before the point: every digit other than zero makes that harder, so what one more can't do, several can't. */
 static gram_truth integers_alive(const gram_nums *nums, const num_state *st)
 {
     num_state more = *st;
@@ -213,7 +213,10 @@ static bool compute_alive(gram_nums *nums, const num_state *st)
         return exponent_alive(nums, st);
     }
     const bool mantissa = st->phase == ZERO || st->phase == WHOLE || st->phase == FRACTION;
-    if (mantissa && (gram_num_is_good(nums, st, 0) || (!plan->only_ints && good_exponent(nums, st, -MAX_EXPONENT, MAX_EXPONENT, AS_THEY_ARE)))) {
+    if (mantissa && gram_num_is_good(nums, st, 0)) {
+        return true;
+    }
+    if (mantissa && !plan->only_ints && good_exponent(nums, st, -MAX_EXPONENT, MAX_EXPONENT, AS_THEY_ARE)) {
         return true;
     }
     if (mantissa && st->nonzero != 0 && is_past_digits(nums, st)) {

@@ -22,7 +22,7 @@ static uint32_t count(const di_vocabulary *v, uint16_t classes)
 /* The tree without the tokens of the slice: nodes all of whose tokens are in it are left out. */
 static bool make_rest(const di_vocabulary *v, gram_slice *slice)
 {
-    gram_trie_node *rest = calloc(v->n_nodes, sizeof *rest);
+    gram_trie_node *rest = calloc(v->tree.n, sizeof *rest);
     uint32_t *open = calloc((size_t)v->max_depth + 2, sizeof *open); /* nodes on the way to the present one */
     uint32_t n = 0;
     if (rest == NULL || open == NULL) {
@@ -30,8 +30,8 @@ static bool make_rest(const di_vocabulary *v, gram_slice *slice)
         free(open);
         return false;
     }
-    for (uint32_t i = 0; i < v->n_nodes;) {
-        const gram_trie_node *node = &v->nodes[i];
+    for (uint32_t i = 0; i < v->tree.n;) {
+        const gram_trie_node *node = &v->tree.nodes[i];
         if (i != 0 && (node->classes & (uint16_t)~slice->classes) == 0) {
             i += node->size;
             continue;
@@ -49,9 +49,11 @@ static bool make_rest(const di_vocabulary *v, gram_slice *slice)
     }
     free(open);
     gram_trie_node *fitting = realloc(rest, n * sizeof *fitting);
-    slice->rest = fitting != NULL ? fitting : rest;
-    slice->n_rest = n;
-    return true;
+    slice->rest = (gram_tree){.nodes = fitting != NULL ? fitting : rest, .n = n};
+    if (!gram_tree_index(&slice->rest)) {
+        gram_tree_fini(&slice->rest);
+    }
+    return slice->rest.nodes != NULL;
 }
 
 static gram_slice *make(const di_vocabulary *v, uint16_t classes, uint32_t max_chars, const gram_slice *unbounded)
@@ -77,7 +79,6 @@ static gram_slice *make(const di_vocabulary *v, uint16_t classes, uint32_t max_c
     }
     if (unbounded != NULL) {
         slice->rest = unbounded->rest;
-        slice->n_rest = unbounded->n_rest;
     } else if (n >= (uint32_t)v->n_ids / 2 && !make_rest(v, slice)) { /* with most tokens in it the rest is a small tree */
         free(mask);
         free(slice);

@@ -1,7 +1,8 @@
-/* gram_tags.c - structural tags: free text, and regions in it that follow a constraint. See gram_ebnf.h for where the form comes from.
+/* gram_tags.c - structural tags: free text, and regions in it that follow a constraint. See gram_ebnf.h for where
+ * the form comes from.
  *
- * Free text ends where a trigger comes for the first time. Both are one expression, "a text whose only trigger is its end"; so while text is
- * free nothing is parsed. Inside of a tag free text has no end of that tag in it. */
+ * Free text ends where a trigger comes for the first time. Both are one expression, "a text whose only trigger is
+ * its end"; so while text is free nothing is parsed. Inside of a tag free text has no end of that tag in it. */
 #include "grammar/gram_ebnf.h"
 #include "grammar/gram_regex.h"
 
@@ -12,7 +13,7 @@ typedef struct tags {
     uint32_t depth;
 } tags;
 
-static gram_tree *format(tags *k, const js_value *v, gram_ex stops);
+static gram_part *format(tags *k, const js_value *v, gram_ex stops);
 
 /* --- Faults and fields -------------------------------------------------------------------------------------------- */
 
@@ -30,7 +31,8 @@ static const js_value *field(tags *k, const js_value *v, const char *name, js_ki
 {
     const js_value *const value = js_get(v, name);
     if (value == NULL || js_kind_of(value) != kind) {
-        fault(k, kind == JS_STRING ? "a string is needed for" : kind == JS_ARRAY ? "a list is needed for" : "a whole number is needed for", name);
+        const char *what = kind == JS_STRING ? "a string" : kind == JS_ARRAY ? "a list" : "a whole number";
+        gram_fault(k->g->mem, DI_E_FORMAT, "invalid_grammar", -1, "structural tags: %s is needed for '%s'", what, name);
         return NULL;
     }
     return value;
@@ -87,11 +89,11 @@ static gram_ex texts_without(tags *k, gram_ex parts)
     return parts == GRAM_EX_NONE ? GRAM_EX_ANY : gram_ex_not(k->l, texts_with(k, parts, true));
 }
 
-static gram_tree *text_tree(tags *k, gram_ex e) { return gram_tree_new(k->g, TREE_TEXT, e); }
+static gram_part *text_tree(tags *k, gram_ex e) { return gram_part_new(k->g, PART_TEXT, e); }
 
 /* --- Tags --------------------------------------------------------------------------------------------------------- */
 
-static gram_tree *token(tags *k, const js_value *v)
+static gram_part *token(tags *k, const js_value *v)
 {
     const js_value *const name = js_get(v, "token");
     gram_token_name one = {.id = -1};
@@ -103,7 +105,7 @@ static gram_tree *token(tags *k, const js_value *v)
         fault(k, "an id or a spelling is needed for", "token");
         return NULL;
     }
-    return gram_tree_new(k->g, TREE_TOKEN, gram_cfg_token(k->g, one));
+    return gram_part_new(k->g, PART_TOKEN, gram_cfg_token(k->g, one));
 }
 
 static bool is_token(const js_value *v)
@@ -114,7 +116,7 @@ static bool is_token(const js_value *v)
 }
 
 /* The end of a tag: a string, any of a list, or a token. *stops gets what free text before it may not have. */
-static gram_tree *end_of(tags *k, const js_value *tag, gram_ex *stops)
+static gram_part *end_of(tags *k, const js_value *tag, gram_ex *stops)
 {
     const js_value *const end = js_get(tag, "end");
     *stops = GRAM_EX_NONE;
@@ -134,37 +136,37 @@ static gram_tree *end_of(tags *k, const js_value *tag, gram_ex *stops)
 }
 
 /* Content and end of a tag, behind the first n bytes of its beginning. */
-static gram_tree *tag_behind(tags *k, const js_value *tag, size_t n)
+static gram_part *tag_behind(tags *k, const js_value *tag, size_t n)
 {
     const js_value *const begin = js_get(tag, "begin");
-    gram_tree *cat = gram_tree_new(k->g, TREE_CAT, 0);
+    gram_part *cat = gram_part_new(k->g, PART_CAT, 0);
     gram_ex stops;
     if (begin != NULL && is_token(begin)) {
-        gram_tree_add(cat, token(k, begin));
+        gram_part_add(cat, token(k, begin));
     } else if (begin != NULL && js_kind_of(begin) == JS_STRING) {
         size_t all;
         const char *text = js_string(begin, &all);
-        gram_tree_add(cat, gram_tree_text(k->g, text + n, all - n));
+        gram_part_add(cat, gram_part_text(k->g, text + n, all - n));
     } else {
         fault(k, "a string or a token is needed for", "begin");
         return NULL;
     }
-    gram_tree *end = end_of(k, tag, &stops);
+    gram_part *end = end_of(k, tag, &stops);
     const js_value *const content = js_get(tag, "content");
     if (content == NULL) {
         fault(k, "a format is needed for", "content");
         return NULL;
     }
-    gram_tree_add(cat, format(k, content, stops));
-    gram_tree_add(cat, end);
+    gram_part_add(cat, format(k, content, stops));
+    gram_part_add(cat, end);
     return cat;
 }
 
-static gram_tree *any_tag(tags *k, const js_value *list)
+static gram_part *any_tag(tags *k, const js_value *list)
 {
-    gram_tree *alt = gram_tree_new(k->g, TREE_ALT, 0);
+    gram_part *alt = gram_part_new(k->g, PART_ALT, 0);
     for (size_t i = 0; list != NULL && i < js_length(list) && gram_spend(k->g->mem, 1); i++) {
-        gram_tree_add(alt, tag_behind(k, js_at(list, i), 0));
+        gram_part_add(alt, tag_behind(k, js_at(list, i), 0));
     }
     return alt;
 }
@@ -174,32 +176,32 @@ static gram_tree *any_tag(tags *k, const js_value *list)
 typedef struct region {
     gram_ex stops;    /* what free text may not have besides triggers */
     gram_ex triggers; /* all of them */
-    gram_tree *one;   /* free text, a trigger and what it begins */
-    gram_tree *first; /* the same without text before it; NULL = a region need not come */
+    gram_part *one;   /* free text, a trigger and what it begins */
+    gram_part *first; /* the same without text before it; NULL = a region need not come */
     bool once;
 } region;
 
-static gram_tree *put_region(tags *k, const region *r)
+static gram_part *put_region(tags *k, const region *r)
 {
-    gram_tree *free = text_tree(k, texts_without(k, gram_ex_or2(k->l, r->triggers, r->stops)));
-    gram_tree *all = gram_tree_new(k->g, TREE_CAT, 0);
+    gram_part *free = text_tree(k, texts_without(k, gram_ex_or2(k->l, r->triggers, r->stops)));
+    gram_part *all = gram_part_new(k->g, PART_CAT, 0);
     if (r->once && r->first != NULL) {
         return r->first;
     }
     if (r->once) {
-        gram_tree *alt = gram_tree_new(k->g, TREE_ALT, 0);
-        gram_tree_add(alt, free);
-        gram_tree_add(alt, r->one);
+        gram_part *alt = gram_part_new(k->g, PART_ALT, 0);
+        gram_part_add(alt, free);
+        gram_part_add(alt, r->one);
         return alt;
     }
-    gram_tree_add(all, r->first);
-    gram_tree_add(all, gram_tree_rep(k->g, r->one, 0, GRAM_INF));
-    gram_tree_add(all, free);
+    gram_part_add(all, r->first);
+    gram_part_add(all, gram_part_rep(k->g, r->one, 0, GRAM_INF));
+    gram_part_add(all, free);
     return all;
 }
 
 /* Free text up to the first trigger, which is `trigger`. */
-static gram_tree *text_up_to(tags *k, gram_ex trigger, const region *r)
+static gram_part *text_up_to(tags *k, gram_ex trigger, const region *r)
 {
     gram_ex e = gram_ex_cat(k->l, GRAM_EX_ANY, trigger);
     e = gram_ex_and2(k->l, e, gram_ex_not(k->l, texts_with(k, r->triggers, false)));
@@ -218,7 +220,7 @@ static bool begins_with(const js_value *tag, const js_value *trigger, size_t *n)
     return begin != NULL && js_kind_of(begin) == JS_STRING && n_begin >= *n && memcmp(text, head, *n) == 0;
 }
 
-static gram_tree *triggered_tags(tags *k, const js_value *v, gram_ex stops)
+static gram_part *triggered_tags(tags *k, const js_value *v, gram_ex stops)
 {
     const js_value *const triggers = field(k, v, "triggers", JS_ARRAY);
     const js_value *const list = field(k, v, "tags", JS_ARRAY);
@@ -227,7 +229,7 @@ static gram_tree *triggered_tags(tags *k, const js_value *v, gram_ex stops)
         return NULL;
     }
     r.triggers = strings(k, v, "triggers");
-    r.one = gram_tree_new(k->g, TREE_ALT, 0);
+    r.one = gram_part_new(k->g, PART_ALT, 0);
     for (size_t t = 0; t < js_length(list) && gram_spend(k->g->mem, (int64_t)js_length(triggers)); t++) {
         bool any = false;
         size_t n;
@@ -239,47 +241,48 @@ static gram_tree *triggered_tags(tags *k, const js_value *v, gram_ex stops)
         }
     }
     for (size_t i = 0; i < js_length(triggers) && !gram_failed(k->g->mem); i++) {
-        gram_tree *cat = gram_tree_new(k->g, TREE_CAT, 0);
-        gram_tree *alt = gram_tree_new(k->g, TREE_ALT, 0);
+        gram_part *cat = gram_part_new(k->g, PART_CAT, 0);
+        gram_part *alt = gram_part_new(k->g, PART_ALT, 0);
         for (size_t t = 0; t < js_length(list) && gram_spend(k->g->mem, 1); t++) {
             size_t n;
             if (begins_with(js_at(list, t), js_at(triggers, i), &n)) {
-                gram_tree_add(alt, tag_behind(k, js_at(list, t), n));
+                gram_part_add(alt, tag_behind(k, js_at(list, t), n));
             }
         }
-        gram_tree_add(cat, text_up_to(k, string_ex(k, js_at(triggers, i)), &r));
-        gram_tree_add(cat, alt);
-        gram_tree_add(r.one, cat);
+        gram_part_add(cat, text_up_to(k, string_ex(k, js_at(triggers, i)), &r));
+        gram_part_add(cat, alt);
+        gram_part_add(r.one, cat);
     }
     r.first = flag(k, v, "at_least_one") ? any_tag(k, list) : NULL;
     return gram_failed(k->g->mem) ? NULL : put_region(k, &r);
 }
 
-static gram_tree *dispatch(tags *k, const js_value *v, gram_ex stops)
+static gram_part *dispatch(tags *k, const js_value *v, gram_ex stops)
 {
     const js_value *const rules = field(k, v, "rules", JS_ARRAY);
     region r = {.once = js_get(v, "loop") != NULL && !flag(k, v, "loop")};
     r.stops = gram_ex_or2(k->l, stops, strings(k, v, "excludes"));
     for (size_t i = 0; rules != NULL && i < js_length(rules) && gram_spend(k->g->mem, 1); i++) {
         const js_value *const rule = js_at(rules, i);
-        if (js_kind_of(rule) != JS_ARRAY || js_length(rule) != 2 || js_kind_of(js_at(rule, 0)) != JS_STRING || js_length(js_at(rule, 0)) == 0) {
+        const bool pair = js_kind_of(rule) == JS_ARRAY && js_length(rule) == 2;
+        if (!pair || js_kind_of(js_at(rule, 0)) != JS_STRING || js_length(js_at(rule, 0)) == 0) {
             fault(k, "pairs of a string and a format are needed for", "rules");
             return NULL;
         }
         r.triggers = gram_ex_or2(k->l, r.triggers, string_ex(k, js_at(rule, 0)));
     }
-    r.one = gram_tree_new(k->g, TREE_ALT, 0);
+    r.one = gram_part_new(k->g, PART_ALT, 0);
     for (size_t i = 0; rules != NULL && i < js_length(rules) && !gram_failed(k->g->mem); i++) {
-        gram_tree *cat = gram_tree_new(k->g, TREE_CAT, 0);
-        gram_tree_add(cat, text_up_to(k, string_ex(k, js_at(js_at(rules, i), 0)), &r));
-        gram_tree_add(cat, format(k, js_at(js_at(rules, i), 1), GRAM_EX_NONE));
-        gram_tree_add(r.one, cat);
+        gram_part *cat = gram_part_new(k->g, PART_CAT, 0);
+        gram_part_add(cat, text_up_to(k, string_ex(k, js_at(js_at(rules, i), 0)), &r));
+        gram_part_add(cat, format(k, js_at(js_at(rules, i), 1), GRAM_EX_NONE));
+        gram_part_add(r.one, cat);
     }
     return gram_failed(k->g->mem) ? NULL : put_region(k, &r);
 }
 
 /* Tags that a token begins. No added token is in free text anyway, so nothing has to be kept out of it. */
-static gram_tree *token_triggered_tags(tags *k, const js_value *v, gram_ex stops)
+static gram_part *token_triggered_tags(tags *k, const js_value *v, gram_ex stops)
 {
     const js_value *const list = field(k, v, "tags", JS_ARRAY);
     region r = {.once = flag(k, v, "stop_after_first"), .stops = stops};
@@ -290,14 +293,14 @@ static gram_tree *token_triggered_tags(tags *k, const js_value *v, gram_ex stops
             return NULL;
         }
     }
-    r.one = gram_tree_new(k->g, TREE_CAT, 0);
-    gram_tree_add(r.one, text_tree(k, texts_without(k, stops)));
-    gram_tree_add(r.one, any_tag(k, list));
+    r.one = gram_part_new(k->g, PART_CAT, 0);
+    gram_part_add(r.one, text_tree(k, texts_without(k, stops)));
+    gram_part_add(r.one, any_tag(k, list));
     r.first = flag(k, v, "at_least_one") ? any_tag(k, list) : NULL;
     return gram_failed(k->g->mem) ? NULL : put_region(k, &r);
 }
 
-static gram_tree *tags_with_separator(tags *k, const js_value *v)
+static gram_part *tags_with_separator(tags *k, const js_value *v)
 {
     const js_value *const list = field(k, v, "tags", JS_ARRAY);
     const js_value *const separator = field(k, v, "separator", JS_STRING);
@@ -306,46 +309,46 @@ static gram_tree *tags_with_separator(tags *k, const js_value *v)
     if (gram_failed(k->g->mem)) {
         return NULL;
     }
-    gram_tree *all = any_tag(k, list);
+    gram_part *all = any_tag(k, list);
     if (!once) {
-        gram_tree *more = gram_tree_new(k->g, TREE_CAT, 0);
-        gram_tree_add(more, text_tree(k, string_ex(k, separator)));
-        gram_tree_add(more, any_tag(k, list));
-        gram_tree *cat = gram_tree_new(k->g, TREE_CAT, 0);
-        gram_tree_add(cat, all);
-        gram_tree_add(cat, gram_tree_rep(k->g, more, 0, GRAM_INF));
+        gram_part *more = gram_part_new(k->g, PART_CAT, 0);
+        gram_part_add(more, text_tree(k, string_ex(k, separator)));
+        gram_part_add(more, any_tag(k, list));
+        gram_part *cat = gram_part_new(k->g, PART_CAT, 0);
+        gram_part_add(cat, all);
+        gram_part_add(cat, gram_part_rep(k->g, more, 0, GRAM_INF));
         all = cat;
     }
-    return at_least_one ? all : gram_tree_rep(k->g, all, 0, 1);
+    return at_least_one ? all : gram_part_rep(k->g, all, 0, 1);
 }
 
 /* --- Formats ------------------------------------------------------------------------------------------------------ */
 
-static gram_tree *elements(tags *k, const js_value *v, gram_tree_kind kind, gram_ex stops)
+static gram_part *elements(tags *k, const js_value *v, gram_part_kind kind, gram_ex stops)
 {
     const js_value *const list = field(k, v, "elements", JS_ARRAY);
-    gram_tree *all = gram_tree_new(k->g, kind, 0);
-    if (list != NULL && kind == TREE_ALT && js_length(list) == 0) {
+    gram_part *all = gram_part_new(k->g, kind, 0);
+    if (list != NULL && kind == PART_ALT && js_length(list) == 0) {
         fault(k, "at least one format is needed for", "elements");
     }
     for (size_t i = 0; list != NULL && i < js_length(list) && gram_spend(k->g->mem, 1); i++) {
-        const bool last = kind == TREE_ALT || i + 1 == js_length(list);
-        gram_tree_add(all, format(k, js_at(list, i), last ? stops : GRAM_EX_NONE));
+        const bool last = kind == PART_ALT || i + 1 == js_length(list);
+        gram_part_add(all, format(k, js_at(list, i), last ? stops : GRAM_EX_NONE));
     }
     return all;
 }
 
-static gram_tree *repeated(tags *k, const js_value *v, uint32_t min, uint32_t max)
+static gram_part *repeated(tags *k, const js_value *v, uint32_t min, uint32_t max)
 {
     const js_value *const content = js_get(v, "content");
     if (content == NULL) {
         fault(k, "a format is needed for", "content");
         return NULL;
     }
-    return gram_tree_rep(k->g, format(k, content, GRAM_EX_NONE), min, max);
+    return gram_part_rep(k->g, format(k, content, GRAM_EX_NONE), min, max);
 }
 
-static gram_tree *repeat(tags *k, const js_value *v)
+static gram_part *repeat(tags *k, const js_value *v)
 {
     const js_value *const min = field(k, v, "min", JS_INT);
     const js_value *const max = field(k, v, "max", JS_INT);
@@ -361,7 +364,7 @@ static gram_tree *repeat(tags *k, const js_value *v)
     return repeated(k, v, (uint32_t)a, b < 0 ? GRAM_INF : (uint32_t)b);
 }
 
-static gram_tree *schema_format(tags *k, const js_value *v)
+static gram_part *schema_format(tags *k, const js_value *v)
 {
     const js_value *const schema = js_get(v, "json_schema");
     const js_value *const style = js_get(v, "style");
@@ -377,15 +380,15 @@ static gram_tree *schema_format(tags *k, const js_value *v)
     return gram_source_json(k->s, schema);
 }
 
-static gram_tree *grammar_format(tags *k, const js_value *v)
+static gram_part *grammar_format(tags *k, const js_value *v)
 {
     const js_value *const text = field(k, v, "grammar", JS_STRING);
     size_t n;
     const char *bytes = text != NULL ? js_string(text, &n) : NULL;
-    return bytes == NULL ? NULL : gram_tree_new(k->g, TREE_RULE, gram_ebnf(k->s, bytes, n));
+    return bytes == NULL ? NULL : gram_part_new(k->g, PART_RULE, gram_ebnf(k->s, bytes, n));
 }
 
-static gram_tree *regex_format(tags *k, const js_value *v)
+static gram_part *regex_format(tags *k, const js_value *v)
 {
     const js_value *const pattern = field(k, v, "pattern", JS_STRING);
     size_t n;
@@ -393,7 +396,7 @@ static gram_tree *regex_format(tags *k, const js_value *v)
     return bytes == NULL ? NULL : text_tree(k, gram_regex(k->l, bytes, n, 0));
 }
 
-static gram_tree *any_tokens(tags *k, const js_value *v, gram_ex stops)
+static gram_part *any_tokens(tags *k, const js_value *v, gram_ex stops)
 {
     const js_value *const excluded = js_get(v, "exclude_tokens");
     if (excluded != NULL && js_length(excluded) != 0) {
@@ -402,7 +405,7 @@ static gram_tree *any_tokens(tags *k, const js_value *v, gram_ex stops)
     return text_tree(k, texts_without(k, stops));
 }
 
-static gram_tree *format_of_type(tags *k, const js_value *v, const char *type, gram_ex stops)
+static gram_part *format_of_type(tags *k, const js_value *v, const char *type, gram_ex stops)
 {
     static const char *const names[] = {"const_string", "json_schema", "grammar", "regex", "any_text", "sequence", "or", "optional", "plus",
                                         "star", "repeat", "tag", "triggered_tags", "tags_with_separator", "dispatch", "token", "any_tokens",
@@ -426,7 +429,7 @@ static gram_tree *format_of_type(tags *k, const js_value *v, const char *type, g
         return text_tree(k, texts_without(k, gram_ex_or2(k->l, stops, strings(k, v, "excludes"))));
     case 5:
     case 6:
-        return elements(k, v, which == 5 ? TREE_CAT : TREE_ALT, stops);
+        return elements(k, v, which == 5 ? PART_CAT : PART_ALT, stops);
     case 7:
         return repeated(k, v, 0, 1);
     case 8:
@@ -455,18 +458,18 @@ static gram_tree *format_of_type(tags *k, const js_value *v, const char *type, g
     }
 }
 
-static gram_tree *format(tags *k, const js_value *v, gram_ex stops)
+static gram_part *format(tags *k, const js_value *v, gram_ex stops)
 {
     size_t n;
     const js_value *const type = js_get(v, "type");
-    gram_tree *t = NULL;
+    gram_part *t = NULL;
     if (gram_failed(k->g->mem)) {
         return NULL;
     }
     if (type == NULL || js_kind_of(type) != JS_STRING) {
         fault(k, "a format needs", "type");
-    } else if (++k->depth > GRAM_MAX_TREE / 4) { /* a format is several trees deep */
-        gram_fault(k->g->mem, DI_E_LIMIT, "limit_exceeded", -1, "structural tags are nested more than %u levels deep", GRAM_MAX_TREE / 4);
+    } else if (++k->depth > GRAM_MAX_NESTING / 4) { /* a format is several trees deep */
+        gram_fault(k->g->mem, DI_E_LIMIT, "limit_exceeded", -1, "structural tags are nested more than %u levels deep", GRAM_MAX_NESTING / 4);
     } else {
         t = format_of_type(k, v, js_string(type, &n), stops);
         k->depth--;
@@ -475,12 +478,12 @@ static gram_tree *format(tags *k, const js_value *v, gram_ex stops)
 }
 
 /* The older form: {"structures": [{"begin", "schema", "end"}], "triggers": [...]}. */
-static gram_tree *old_form(tags *k, const js_value *root)
+static gram_part *old_form(tags *k, const js_value *root)
 {
     const js_value *const list = field(k, root, "structures", JS_ARRAY);
     const js_value *const triggers = field(k, root, "triggers", JS_ARRAY);
     region r = {.triggers = strings(k, root, "triggers")};
-    r.one = gram_tree_new(k->g, TREE_ALT, 0);
+    r.one = gram_part_new(k->g, PART_ALT, 0);
     for (size_t i = 0; list != NULL && triggers != NULL && i < js_length(list) && !gram_failed(k->g->mem); i++) {
         const js_value *const one = js_at(list, i);
         const js_value *const schema = js_get(one, "schema");
@@ -494,12 +497,12 @@ static gram_tree *old_form(tags *k, const js_value *root)
             }
             any = true;
             const char *begin = js_string(js_get(one, "begin"), &all);
-            gram_tree *cat = gram_tree_new(k->g, TREE_CAT, 0);
-            gram_tree_add(cat, text_up_to(k, string_ex(k, js_at(triggers, t)), &r));
-            gram_tree_add(cat, gram_tree_text(k->g, begin + n, all - n));
-            gram_tree_add(cat, gram_source_json(k->s, schema));
-            gram_tree_add(cat, text_tree(k, string_ex(k, end)));
-            gram_tree_add(r.one, cat);
+            gram_part *cat = gram_part_new(k->g, PART_CAT, 0);
+            gram_part_add(cat, text_up_to(k, string_ex(k, js_at(triggers, t)), &r));
+            gram_part_add(cat, gram_part_text(k->g, begin + n, all - n));
+            gram_part_add(cat, gram_source_json(k->s, schema));
+            gram_part_add(cat, text_tree(k, string_ex(k, end)));
+            gram_part_add(r.one, cat);
         }
         if (!any) {
             fault(k, "a schema, and a trigger that begins it, are needed for each of", "structures");
@@ -512,7 +515,7 @@ uint32_t gram_tags(gram_source *s, const js_value *root)
 {
     tags k = {.s = s, .g = s->cfg, .l = s->cfg->lang};
     const js_value *const inner = js_get(root, "format");
-    gram_tree *body;
+    gram_part *body;
     if (js_get(root, "structures") != NULL) {
         body = old_form(&k, root);
     } else {

@@ -20,7 +20,8 @@ di_status gram_tokens_check(const di_grammar *g, const di_vocabulary *v, di_erro
         }
         const char *why = text ? "is no added token" : id >= 0 && id < v->n_ids ? "ends a sequence" : "is not in the vocabulary";
         if (name->spelling != NULL) {
-            return err_set(err, DI_E_ARGUMENT, "the grammar names the token %.*s, which %s", (int)(name->n < 80 ? name->n : 80), name->spelling, why);
+            const int n_shown = (int)(name->n < 80 ? name->n : 80);
+            return err_set(err, DI_E_ARGUMENT, "the grammar names the token %.*s, which %s", n_shown, name->spelling, why);
         }
         return err_set(err, DI_E_ARGUMENT, "the grammar names the token %d, which %s", name->id, why);
     }

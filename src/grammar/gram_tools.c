@@ -1,7 +1,8 @@
 /* gram_tools.c - see gram_tools.h.
  *
- * The parameters of a strict tool come in any order, each at most once, and all that are required before the end. That is a rule for each set of
- * parameters that were there before; these rules are made when a text gets to them (TREE_LATER), so their number is that of the texts. */
+ * The parameters of a strict tool come in any order, each at most once, and all that are required before the end.
+ * That is a rule for each set of parameters that were there before; these rules are made when a text gets to them
+ * (PART_LATER), so their number is that of the texts. */
 #include "grammar/gram_tools.h"
 
 #include <stdio.h>
@@ -39,23 +40,24 @@ static gram_ex text(tools *k, const char *bytes) { return gram_ex_text(k->l, byt
 
 static gram_ex cat(tools *k, gram_ex a, gram_ex b, gram_ex c) { return gram_ex_cat(k->l, a, gram_ex_cat(k->l, b, c)); }
 
-static void add_text(tools *k, gram_tree *to, gram_ex e) { gram_tree_add(to, gram_tree_new(k->g, TREE_TEXT, e)); }
+static void add_text(tools *k, gram_part *to, gram_ex e) { gram_part_add(to, gram_part_new(k->g, PART_TEXT, e)); }
 
 /* Text, the marker, and a tag's name with what is behind it. */
-static void add_mark(tools *k, gram_tree *to, gram_ex before, const char *tag, const char *behind)
+static void add_mark(tools *k, gram_part *to, gram_ex before, const char *tag, const char *behind)
 {
     add_text(k, to, before);
-    gram_tree_add(to, gram_tree_new(k->g, TREE_TOKEN, 0));
+    gram_part_add(to, gram_part_new(k->g, PART_TOKEN, 0));
     add_text(k, to, cat(k, text(k, tag), text(k, behind), GRAM_EX_EPS));
 }
 
 /* --- Values ------------------------------------------------------------------------------------------------------- */
 
-/* Behind `" string="`: both ways to write the values of a formula, up to the end of the parameter. NULL when there is no value. */
-static gram_tree *values(tools *k, gram_ex name, gram_form form)
+/* Behind `" string="`: both ways to write the values of a formula, up to the end of the parameter. NULL when there
+ * is no value. */
+static gram_part *values(tools *k, gram_ex name, gram_form form)
 {
     gram_machine *m = k->g->m;
-    gram_tree *alt = gram_tree_new(k->g, TREE_ALT, 0);
+    gram_part *alt = gram_part_new(k->g, PART_ALT, 0);
     const gram_form others = gram_form_and2(m->forms, form, gram_form_type(m->forms, GRAM_ALL_TYPES & ~(1u << GRAM_STRING)));
     const gram_form strings = gram_form_of(m->forms, form, GRAM_STRING);
     if (gram_failed(m->mem)) {
@@ -64,17 +66,18 @@ static gram_tree *values(tools *k, gram_ex name, gram_form form)
     if (strings != GRAM_FALSE) {
         const gram_ex value = gram_text_ex(&m->json.texts, strings);
         if (!gram_empty(k->l, value)) {
-            gram_tree *one = gram_tree_new(k->g, TREE_CAT, 0);
-            add_mark(k, one, cat(k, gram_ex_cat(k->l, name, text(k, "\" string=\"true\">")), value, text(k, "</")), k->given->parameter, ">");
-            gram_tree_add(alt, one);
+            gram_part *one = gram_part_new(k->g, PART_CAT, 0);
+            const gram_ex head = gram_ex_cat(k->l, name, text(k, "\" string=\"true\">"));
+            add_mark(k, one, cat(k, head, value, text(k, "</")), k->given->parameter, ">");
+            gram_part_add(alt, one);
         }
     }
     if (gram_sat(&m->json, others, gram_frame_levels(&m->json, 0))) {
-        gram_tree *one = gram_tree_new(k->g, TREE_CAT, 0);
+        gram_part *one = gram_part_new(k->g, PART_CAT, 0);
         add_text(k, one, gram_ex_cat(k->l, name, text(k, "\" string=\"false\">")));
-        gram_tree_add(one, gram_tree_new(k->g, TREE_JSON, gram_goal_of(&m->json, others, NULL, 0)));
+        gram_part_add(one, gram_part_new(k->g, PART_JSON, gram_goal_of(&m->json, others, NULL, 0)));
         add_mark(k, one, text(k, "</"), k->given->parameter, ">");
-        gram_tree_add(alt, one);
+        gram_part_add(alt, one);
     }
     return alt != NULL && alt->first != NULL && !gram_failed(m->mem) ? alt : NULL;
 }
@@ -144,7 +147,8 @@ static gram_form member_form(tools *k, const members *o, uint32_t name)
 static void unsupported(tools *k, size_t i, const char *what)
 {
     (void)snprintf(k->g->mem->where, sizeof k->g->mem->where, "/%zu", i);
-    gram_fault(k->g->mem, DI_E_UNSUPPORTED, "unsupported_keyword", -1, "parameters of the strict tool '%.64s': %s", k->given->tools[i].name, what);
+    gram_fault(k->g->mem, DI_E_UNSUPPORTED, "unsupported_keyword", -1, "parameters of the strict tool '%.64s': %s",
+               k->given->tools[i].name, what);
 }
 
 /* The parameters of a strict tool as rules. */
@@ -172,12 +176,11 @@ static void take_members(tools *k, size_t i, members *o)
             again = again || o->names.words[b] == name;
         }
         const gram_ex spelled = gram_form_name_ex(m->forms, name);
-        const uint32_t quotes[] = {'"', '"'};
-        const gram_ex quoted = gram_ex_cat(k->l, GRAM_EX_ANY, gram_ex_cat(k->l, gram_ex_set(k->l, gram_set_of(k->l, quotes, 1)), GRAM_EX_ANY));
+        const gram_ex quoted = cat(k, GRAM_EX_ANY, text(k, "\""), GRAM_EX_ANY);
         if (!again && !gram_empty(k->l, gram_ex_and2(k->l, spelled, quoted))) {
             unsupported(k, i, "a name with a quote in it can't be written");
         }
-        gram_tree *body = again ? NULL : values(k, spelled, member_form(k, o, name));
+        gram_part *body = again ? NULL : values(k, spelled, member_form(k, o, name));
         if (body != NULL) {
             const bool required = holds(&o->required, name);
             n_required += required;
@@ -210,7 +213,8 @@ static void compile_strict(tools *k, size_t i)
     const char *schema = given->parameters != NULL ? given->parameters : "{}";
     if (js_parse(schema, given->parameters != NULL ? given->n_parameters : 2, given->name, &limits, &doc, &err) != DI_OK) {
         (void)snprintf(mem->where, sizeof mem->where, "/%zu", i);
-        gram_fault(mem, err.code, err.code == DI_E_LIMIT ? "limit_exceeded" : err.code == DI_E_MEMORY ? "" : "invalid_schema", -1, "%s", err.message);
+        const char *kind = err.code == DI_E_LIMIT ? "limit_exceeded" : err.code == DI_E_MEMORY ? "" : "invalid_schema";
+        gram_fault(mem, err.code, kind, -1, "%s", err.message);
         return;
     }
     const gram_form root = gram_schema(k->g->m->forms, js_root(doc), &k->s->schema, k->s->warnings);
@@ -317,36 +321,36 @@ static void unfold(gram_cfg *g, uint32_t nt, uint32_t later)
 /* --- Calls -------------------------------------------------------------------------------------------------------- */
 
 /* Behind the line of a call's beginning: parameters and its end. */
-static gram_tree *parameters(tools *k, size_t i)
+static gram_part *parameters(tools *k, size_t i)
 {
     const di_grammar_tools *given = k->given;
     const bool strict = given->tools[i].strict;
-    gram_tree *alt = gram_tree_new(k->g, TREE_ALT, 0);
+    gram_part *alt = gram_part_new(k->g, PART_ALT, 0);
     bool optional = true;
     for (uint32_t p = 0; p < k->list[i].n; p++) {
         optional = optional && !k->list[i].params[p].required;
     }
     if (optional) {
-        gram_tree *none = gram_tree_new(k->g, TREE_CAT, 0);
+        gram_part *none = gram_part_new(k->g, PART_CAT, 0);
         add_mark(k, none, text(k, given->old_empty ? "</" : "\n</"), given->call, ">");
-        gram_tree_add(alt, none);
+        gram_part_add(alt, none);
     }
-    gram_tree *some = gram_tree_new(k->g, TREE_CAT, 0);
+    gram_part *some = gram_part_new(k->g, PART_CAT, 0);
     add_mark(k, some, text(k, "<"), given->parameter, " name=\"");
     if (strict && k->list[i].n != 0) {
-        gram_tree_add(some, gram_tree_new(k->g, TREE_LATER, later_of(k, (uint32_t)i, NAMES, NULL)));
-        gram_tree_add(alt, some);
+        gram_part_add(some, gram_part_new(k->g, PART_LATER, later_of(k, (uint32_t)i, NAMES, NULL)));
+        gram_part_add(alt, some);
     } else if (!strict) {
         const uint32_t quotes[] = {'"', '"'};
         const gram_ex name = gram_ex_rep(k->l, gram_ex_set(k->l, gram_set_not(k->l, gram_set_of(k->l, quotes, 1))), 1, GRAM_INF);
         const uint32_t one = gram_cfg_new_rule(k->g, values(k, name, GRAM_TRUE));
-        gram_tree *more = gram_tree_new(k->g, TREE_CAT, 0);
+        gram_part *more = gram_part_new(k->g, PART_CAT, 0);
         add_mark(k, more, text(k, "\n<"), given->parameter, " name=\"");
-        gram_tree_add(more, gram_tree_new(k->g, TREE_RULE, one));
-        gram_tree_add(some, gram_tree_new(k->g, TREE_RULE, one));
-        gram_tree_add(some, gram_tree_rep(k->g, more, 0, GRAM_INF));
+        gram_part_add(more, gram_part_new(k->g, PART_RULE, one));
+        gram_part_add(some, gram_part_new(k->g, PART_RULE, one));
+        gram_part_add(some, gram_part_rep(k->g, more, 0, GRAM_INF));
         add_mark(k, some, text(k, "\n</"), given->call, ">");
-        gram_tree_add(alt, some);
+        gram_part_add(alt, some);
     }
     return alt;
 }
@@ -355,32 +359,33 @@ static gram_tree *parameters(tools *k, size_t i)
 static uint32_t calls(tools *k)
 {
     const di_grammar_tools *given = k->given;
-    gram_tree *alt = gram_tree_new(k->g, TREE_ALT, 0);
+    gram_part *alt = gram_part_new(k->g, PART_ALT, 0);
     for (size_t i = 0; i < given->n_tools && !gram_failed(k->g->mem); i++) {
         if (given->tools[i].strict) {
             compile_strict(k, i);
         }
-        gram_tree *one = gram_tree_new(k->g, TREE_CAT, 0);
-        add_text(k, one, cat(k, text(k, given->call), text(k, " name=\""), cat(k, text(k, given->tools[i].name), text(k, "\">\n"), GRAM_EX_EPS)));
-        gram_tree_add(one, gram_failed(k->g->mem) ? NULL : parameters(k, i));
-        gram_tree_add(alt, one);
+        gram_part *one = gram_part_new(k->g, PART_CAT, 0);
+        const gram_ex name = gram_ex_cat(k->l, text(k, given->tools[i].name), text(k, "\">\n"));
+        add_text(k, one, cat(k, text(k, given->call), text(k, " name=\""), name));
+        gram_part_add(one, gram_failed(k->g->mem) ? NULL : parameters(k, i));
+        gram_part_add(alt, one);
     }
     return gram_cfg_new_rule(k->g, alt);
 }
 
 /* Calls up to the end of the block. */
-static gram_tree *block(tools *k)
+static gram_part *block(tools *k)
 {
     const di_grammar_tools *given = k->given;
     const uint32_t call = calls(k);
-    gram_tree *all = gram_tree_new(k->g, TREE_CAT, 0);
+    gram_part *all = gram_part_new(k->g, PART_CAT, 0);
     add_mark(k, all, text(k, "<"), "", "");
-    gram_tree_add(all, gram_tree_new(k->g, TREE_RULE, call));
+    gram_part_add(all, gram_part_new(k->g, PART_RULE, call));
     if (!given->single) {
-        gram_tree *more = gram_tree_new(k->g, TREE_CAT, 0);
+        gram_part *more = gram_part_new(k->g, PART_CAT, 0);
         add_mark(k, more, text(k, "\n<"), "", "");
-        gram_tree_add(more, gram_tree_new(k->g, TREE_RULE, call));
-        gram_tree_add(all, gram_tree_rep(k->g, more, 0, GRAM_INF));
+        gram_part_add(more, gram_part_new(k->g, PART_RULE, call));
+        gram_part_add(all, gram_part_rep(k->g, more, 0, GRAM_INF));
     }
     add_mark(k, all, text(k, "\n</"), given->block, ">");
     return all;
@@ -391,13 +396,13 @@ static gram_sym text_sym(tools *k, const char *a, const char *b)
     return GRAM_SYM(SYM_TEXT, gram_ex_cat(k->l, text(k, a), text(k, b)));
 }
 
-uint32_t gram_tools(gram_source *s, const di_grammar_tools *given, gram_tree *answer)
+uint32_t gram_tools(gram_source *s, const di_grammar_tools *given, gram_part *answer)
 {
     gram_cfg *g = s->cfg;
     tools *k = gram_alloc(g->mem, 1, sizeof *k);
-    gram_tree *all = gram_tree_new(g, TREE_ALT, 0);
+    gram_part *all = gram_part_new(g, PART_ALT, 0);
     if (given->choice == DI_TOOL_CHOICE_NONE) {
-        gram_tree_add(all, answer != NULL ? answer : gram_tree_new(g, TREE_TEXT, GRAM_EX_ANY));
+        gram_part_add(all, answer != NULL ? answer : gram_part_new(g, PART_TEXT, GRAM_EX_ANY));
         return gram_cfg_new_rule(g, all);
     }
     (void)gram_cfg_token(g, (gram_token_name){.id = -1, .spelling = given->marker, .n = strlen(given->marker)});
@@ -413,16 +418,16 @@ uint32_t gram_tools(gram_source *s, const di_grammar_tools *given, gram_tree *an
     k->closed = text_sym(k, given->call, ">");
     g->unfold = unfold;
     g->user = k;
-    gram_tree *one = gram_tree_new(g, TREE_CAT, 0);
+    gram_part *one = gram_part_new(g, PART_CAT, 0);
     const bool free = given->choice == DI_TOOL_CHOICE_AUTO && answer == NULL;
     if (given->choice == DI_TOOL_CHOICE_AUTO) {
-        gram_tree_add(all, answer != NULL ? answer : gram_tree_new(g, TREE_TEXT, GRAM_EX_ANY));
+        gram_part_add(all, answer != NULL ? answer : gram_part_new(g, PART_TEXT, GRAM_EX_ANY));
     }
     if (given->choice == DI_TOOL_CHOICE_AUTO || !given->opened) {
         add_mark(k, one, gram_ex_cat(k->l, free ? GRAM_EX_ANY : GRAM_EX_EPS, text(k, "\n\n<")), given->block, ">\n");
     }
-    gram_tree_add(one, block(k));
-    gram_tree_add(all, one);
+    gram_part_add(one, block(k));
+    gram_part_add(all, one);
     k->given = NULL;
     return gram_cfg_new_rule(g, all);
 }

@@ -5,6 +5,6 @@
 #include "grammar/gram_ebnf.h"
 
 /* The number of the rule to start from. `answer` is the constraint of answers, NULL = free text. */
-uint32_t gram_tools(gram_source *s, const di_grammar_tools *tools, gram_tree *answer);
+uint32_t gram_tools(gram_source *s, const di_grammar_tools *tools, gram_part *answer);
 
 #endif

@@ -100,12 +100,41 @@ static void sum_up(gram_trie_node *nodes, uint32_t n)
     }
 }
 
+bool gram_tree_index(gram_tree *t)
+{
+    t->first = ar_calloc((size_t)t->n + 1, sizeof *t->first);
+    t->bytes = ar_calloc(t->n, 1);
+    t->kids = ar_calloc(t->n, sizeof *t->kids);
+    if (t->first == NULL || t->bytes == NULL || t->kids == NULL) {
+        return false;
+    }
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < t->n; i++) {
+        t->first[i] = at;
+        for (uint32_t k = i + 1; k < i + t->nodes[i].size; k += t->nodes[k].size) {
+            t->bytes[at] = t->nodes[k].byte;
+            t->kids[at++] = k;
+        }
+    }
+    t->first[t->n] = at;
+    return true;
+}
+
+void gram_tree_fini(gram_tree *t)
+{
+    free(t->nodes);
+    free(t->first);
+    free(t->bytes);
+    free(t->kids);
+    *t = (gram_tree){.n = 0};
+}
+
 static void build_nodes(di_vocabulary *v, const int32_t *ids, size_t n_ids)
 {
     const uint8_t *before = NULL;
     size_t n_before = 0;
     int32_t last = -1;
-    v->nodes[v->n_nodes++] = (gram_trie_node){.token = -1};
+    v->tree.nodes[v->tree.n++] = (gram_trie_node){.token = -1};
     for (size_t i = 0; i < n_ids; i++) {
         size_t n;
         const uint8_t *bytes = di_tokenizer_bytes(v->tokenizer, ids[i], &n);
@@ -117,7 +146,7 @@ static void build_nodes(di_vocabulary *v, const int32_t *ids, size_t n_ids)
             v->same[last] = ids[i];
         }
         for (size_t k = shared; k < n; k++) {
-            v->nodes[v->n_nodes++] = (gram_trie_node){
+            v->tree.nodes[v->tree.n++] = (gram_trie_node){
                 .token = k + 1 == n ? ids[i] : -1, .depth = (uint16_t)(k + 1), .byte = bytes[k],
                 .classes = k + 1 == n ? v->token_classes[ids[i]] : 0, .chars = k + 1 == n ? v->token_chars[ids[i]] : 0};
         }
@@ -125,7 +154,7 @@ static void build_nodes(di_vocabulary *v, const int32_t *ids, size_t n_ids)
         before = bytes;
         n_before = n;
     }
-    sum_up(v->nodes, v->n_nodes);
+    sum_up(v->tree.nodes, v->tree.n);
 }
 
 static void set_bit(uint32_t *mask, int32_t id) { mask[id / 32] |= 1u << id % 32; }
@@ -147,10 +176,10 @@ static di_status build(di_vocabulary *v, di_error *err)
     if (status != DI_OK) {
         return status;
     }
-    v->nodes = ar_calloc(n_bytes + 1, sizeof *v->nodes);
-    if (v->nodes == NULL) {
+    v->tree.nodes = ar_calloc(n_bytes + 1, sizeof *v->tree.nodes);
+    if (v->tree.nodes == NULL) {
         free(ids);
-        return err_memory(err, "tree of tokens", n_bytes * sizeof *v->nodes);
+        return err_memory(err, "tree of tokens", n_bytes * sizeof *v->tree.nodes);
     }
     memset(v->same, -1, n * sizeof *v->same);
     build_nodes(v, ids, n_ids);
@@ -161,9 +190,9 @@ static di_status build(di_vocabulary *v, di_error *err)
         set_bit(v->all, v->end_ids[i]);
     }
     free(ids);
-    gram_trie_node *fitting = realloc(v->nodes, v->n_nodes * sizeof *fitting);
-    v->nodes = fitting != NULL ? fitting : v->nodes;
-    return DI_OK;
+    gram_trie_node *fitting = realloc(v->tree.nodes, v->tree.n * sizeof *fitting);
+    v->tree.nodes = fitting != NULL ? fitting : v->tree.nodes;
+    return gram_tree_index(&v->tree) ? DI_OK : err_memory(err, "tree of tokens", v->tree.n * sizeof *v->tree.first);
 }
 
 di_status di_vocabulary_new(const di_tokenizer *tokenizer, const int32_t *end_ids, size_t n_end_ids, di_vocabulary **out, di_error *err)
@@ -211,12 +240,14 @@ void di_vocabulary_free(di_vocabulary *v)
     }
     for (uint32_t i = 0; i < v->n_slices; i++) {
         free(v->slices[i]->mask);
-        free(v->slices[i]->max_chars == GRAM_INF ? v->slices[i]->rest : NULL);
+        if (v->slices[i]->max_chars == GRAM_INF) {
+            gram_tree_fini(&v->slices[i]->rest);
+        }
         free(v->slices[i]);
     }
     (void)pthread_mutex_destroy(&v->lock);
     free(v->end_ids);
-    free(v->nodes);
+    gram_tree_fini(&v->tree);
     free(v->same);
     free(v->token_classes);
     free(v->token_chars);

@@ -31,13 +31,22 @@ typedef struct gram_trie_node {
     uint8_t chars;    /* of the longest token in the subtree, at most 255 */
 } gram_trie_node;
 
+/* Nodes in depth-first order, the root first, and the children of each once more: those of node i are
+ * [first[i], first[i + 1]), so that a walk sees their bytes side by side. */
+typedef struct gram_tree {
+    gram_trie_node *nodes; /* [n] */
+    uint32_t n;
+    uint32_t *first; /* [n + 1] */
+    uint8_t *bytes;  /* [n - 1] */
+    uint32_t *kids;  /* [n - 1] nodes */
+} gram_tree;
+
 typedef struct gram_slice {
     uint16_t classes;
     uint32_t max_chars;    /* of a token; GRAM_INF = any number */
     uint32_t longest;      /* token of these classes, in characters */
     uint32_t *mask;
-    gram_trie_node *rest; /* [n_rest] tree of the tokens with other classes; NULL = use the whole tree */
-    uint32_t n_rest;
+    gram_tree rest; /* the tokens with other classes; no nodes = use the whole tree */
 } gram_slice; /* those with a bound borrow the tree of the one without */
 
 struct di_vocabulary {
@@ -47,8 +56,7 @@ struct di_vocabulary {
     size_t words;           /* of a mask */
     int32_t *end_ids;
     size_t n_end_ids;
-    gram_trie_node *nodes;  /* [n_nodes], the root first */
-    uint32_t n_nodes;
+    gram_tree tree;
     int32_t *same;          /* [n_ids] another token with the same bytes, -1 = none; NULL = there are none */
     uint32_t max_depth;
     uint32_t max_chars;     /* of a token */
@@ -71,6 +79,10 @@ extern const gram_char_class gram_char_classes[GRAM_N_CLASSES];
 /* A slice for states in which any max_chars characters of `classes` may come: its own bound is that, none when it makes no difference, or
  * may be lower, but not when `exact` and low. NULL when none is worth it. */
 const gram_slice *gram_vocab_slice(di_vocabulary *v, uint16_t classes, uint32_t max_chars, bool exact);
+
+/* Fills in the children of all nodes. False: out of memory. */
+bool gram_tree_index(gram_tree *tree);
+void gram_tree_fini(gram_tree *tree);
 
 static inline bool gram_vocab_is_end(const di_vocabulary *v, int32_t id)
 {

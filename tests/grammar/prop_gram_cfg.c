@@ -1,8 +1,9 @@
-/* General grammars against their languages written out: random rules over three letters, recursive in every way, with repetitions and groups.
+/* General grammars against their languages written out: random rules over three letters, recursive in every way,
+ * with repetitions and groups.
  *
- * The oracle knows nothing of parsing: texts of at most four letters are numbered, languages are sets of numbers, and those of rules grow until
- * nothing is new. The beginnings of texts are found the same way from the beginnings of parts. Longer texts, made by random walks under the
- * mask, are looked up by trying all ways to cut them. */
+ * The oracle knows nothing of parsing: texts of at most four letters are numbered, languages are sets of numbers,
+ * and those of rules grow until nothing is new. The beginnings of texts are found the same way from the beginnings
+ * of parts. Longer texts, made by random walks under the mask, are looked up by trying all ways to cut them. */
 #include "gram_support.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* Ends in time: completions are texts of the grammar, and short; masks that know how many tokens are left let every text end. */
+/* Ends in time: completions are texts of the grammar, and short; masks that know how many tokens are left let
+ * every text end. */
 #include "gram_support.h"
 
 #include <stdio.h>

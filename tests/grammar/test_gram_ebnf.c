@@ -180,12 +180,14 @@ static void formats_compose(void **state)
 {
     (void)state;
     static const char all[] = "{\"type\":\"sequence\",\"elements\":[{\"type\":\"const_string\",\"value\":\"A:\"},{\"type\":\"or\",\"elements\":["
-                              "{\"type\":\"regex\",\"pattern\":\"[0-9]+\"},{\"type\":\"grammar\",\"grammar\":\"root ::= \\\"(\\\" root \\\")\\\" | \\\"x\\\"\"}]},"
+                              "{\"type\":\"regex\",\"pattern\":\"[0-9]+\"},"
+                              "{\"type\":\"grammar\",\"grammar\":\"root ::= \\\"(\\\" root \\\")\\\" | \\\"x\\\"\"}]},"
                               "{\"type\":\"optional\",\"content\":{\"type\":\"const_string\",\"value\":\"?\"}},"
                               "{\"type\":\"repeat\",\"min\":1,\"max\":2,\"content\":{\"type\":\"const_string\",\"value\":\"!\"}}]}";
     inside(DI_GRAMMAR_TAGS, all, IN("A:12!", "A:((x))?!!", "A:x!"));
     outside(DI_GRAMMAR_TAGS, all, IN("A:12", "A:((x)!", "A:12?""?!", "A:1!!!"));
-    static const char list[] = "{\"type\":\"tags_with_separator\",\"separator\":\",\",\"tags\":[{\"begin\":\"<\",\"content\":{\"type\":\"any_text\"},\"end\":\">\"}]}";
+    static const char list[] = "{\"type\":\"tags_with_separator\",\"separator\":\",\","
+                               "\"tags\":[{\"begin\":\"<\",\"content\":{\"type\":\"any_text\"},\"end\":\">\"}]}";
     inside(DI_GRAMMAR_TAGS, list, IN("", "<a>", "<a>,<b>,<>"));
     outside(DI_GRAMMAR_TAGS, list, IN("<a>,", "<a><b>", ",<a>", "<a>b>"));
     static const char dispatch[] = "{\"type\":\"tag\",\"begin\":\"[\",\"end\":\"]\",\"content\":{\"type\":\"dispatch\",\"rules\":[[\"#\",{\"type\":\"regex\","
@@ -200,7 +202,8 @@ static void faults_of_tags(void **state)
     refused(DI_GRAMMAR_TAGS, "{\"type\":\"nope\"}", DI_E_UNSUPPORTED, "invalid_grammar", -1, "nope");
     refused(DI_GRAMMAR_TAGS, "[1]", DI_E_FORMAT, "invalid_grammar", -1, "type");
     refused(DI_GRAMMAR_TAGS, "{\"type\":\"const_string\"}", DI_E_FORMAT, "invalid_grammar", -1, "value");
-    refused(DI_GRAMMAR_TAGS, "{\"type\":\"triggered_tags\",\"triggers\":[\"x\"],\"tags\":[{\"begin\":\"y\",\"content\":{\"type\":\"any_text\"},\"end\":\"z\"}]}",
+    refused(DI_GRAMMAR_TAGS, "{\"type\":\"triggered_tags\",\"triggers\":[\"x\"],"
+            "\"tags\":[{\"begin\":\"y\",\"content\":{\"type\":\"any_text\"},\"end\":\"z\"}]}",
             DI_E_FORMAT, "invalid_grammar", -1, "trigger");
     refused(DI_GRAMMAR_TAGS, "{\"type\":\"tag\",\"begin\":\"y\",\"end\":\"z\"}", DI_E_FORMAT, "invalid_grammar", -1, "content");
     refused(DI_GRAMMAR_TAGS, "{\"type\":", DI_E_FORMAT, "invalid_schema", -1, "");

@@ -1,5 +1,5 @@
-/* Inputs made to hurt: each ends in a defined error within its limits, or is handled; compiling can be cancelled; and one grammar is used by many
- * threads at once. */
+/* Inputs made to hurt: each ends in a defined error within its limits, or is handled; compiling can be cancelled;
+ * and one grammar is used by many threads at once. */
 #include "gram_support.h"
 
 #include <pthread.h>
@@ -96,7 +96,8 @@ static void ambiguous_grammars_are_followed_as_far_as_the_limits_go(void **state
 static void long_lists_stay_small(void **state)
 {
     (void)state;
-    static const char *const lists[] = {"root ::= \"a\" root | \"a\"\nx ::= root", "root ::= root \"a\" | \"a\"", "root ::= x root | x\nx ::= \"a\" | \"(\" root \")\"",
+    static const char *const lists[] = {"root ::= \"a\" root | \"a\"\nx ::= root",
+                                        "root ::= root \"a\" | \"a\"", "root ::= x root | x\nx ::= \"a\" | \"(\" root \")\"",
                                         "root ::= x*\nx ::= \"a\" | \"(\" root \")\""};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         di_grammar *g = gram_must(DI_GRAMMAR_GBNF, lists[i], NULL);

@@ -1,5 +1,5 @@
-/* Tool calls in the model's own form: which blocks are taken, token by token, with the marker as one added token. The vocabulary is the demo
- * model's, whose tokenizer has the marker. */
+/* Tool calls in the model's own form: which blocks are taken, token by token, with the marker as one added token.
+ * The vocabulary is the demo model's, whose tokenizer has the marker. */
 #include "gram_support.h"
 
 #include <stdio.h>
@@ -18,7 +18,8 @@ static di_tokenizer *tokenizer;
 static di_vocabulary *vocabulary;
 enum { END_ID = 1 };
 
-static const char weather[] = "{\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\",\"maxLength\":8},\"days\":{\"type\":\"integer\",\"minimum\":1,"
+static const char weather[] = "{\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\",\"maxLength\":8},"
+                              "\"days\":{\"type\":\"integer\",\"minimum\":1,"
                               "\"maximum\":7},\"unit\":{\"enum\":[\"C\",\"F\",1]}},\"required\":[\"city\"],\"additionalProperties\":false}";
 
 static di_grammar_tools tools_of(const di_grammar_tool *list, size_t n, di_grammar_tool_choice choice)

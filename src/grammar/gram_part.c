@@ -1,4 +1,4 @@
-/* gram_tree.c - the trees of a grammar's rules, and names. */
+/* gram_part.c - the trees of a grammar's rules, and names. */
 #include "grammar/gram_cfg.h"
 
 gram_cfg *gram_cfg_new(gram_machine *m)
@@ -14,9 +14,9 @@ gram_cfg *gram_cfg_new(gram_machine *m)
     return gram_failed(m->mem) ? NULL : g;
 }
 
-gram_tree *gram_tree_new(gram_cfg *g, gram_tree_kind kind, uint32_t id)
+gram_part *gram_part_new(gram_cfg *g, gram_part_kind kind, uint32_t id)
 {
-    gram_tree *t = gram_alloc(g->mem, 1, sizeof *t);
+    gram_part *t = gram_alloc(g->mem, 1, sizeof *t);
     if (t != NULL) {
         t->kind = kind;
         t->id = id;
@@ -25,23 +25,23 @@ gram_tree *gram_tree_new(gram_cfg *g, gram_tree_kind kind, uint32_t id)
     return t;
 }
 
-gram_tree *gram_tree_text(gram_cfg *g, const char *utf8, size_t n)
+gram_part *gram_part_text(gram_cfg *g, const char *utf8, size_t n)
 {
-    return gram_tree_new(g, TREE_TEXT, gram_ex_text(g->lang, utf8, n));
+    return gram_part_new(g, PART_TEXT, gram_ex_text(g->lang, utf8, n));
 }
 
-gram_tree *gram_tree_rep(gram_cfg *g, gram_tree *kid, uint32_t min, uint32_t max)
+gram_part *gram_part_rep(gram_cfg *g, gram_part *kid, uint32_t min, uint32_t max)
 {
-    gram_tree *t = gram_tree_new(g, TREE_REP, 0);
+    gram_part *t = gram_part_new(g, PART_REP, 0);
     if (t != NULL) {
         t->min = min;
         t->max = max;
-        gram_tree_add(t, kid);
+        gram_part_add(t, kid);
     }
     return t;
 }
 
-void gram_tree_add(gram_tree *parent, gram_tree *kid)
+void gram_part_add(gram_part *parent, gram_part *kid)
 {
     if (parent == NULL || kid == NULL) {
         return;
@@ -86,7 +86,7 @@ uint32_t gram_cfg_rule(gram_cfg *g, const char *name, size_t n, int64_t offset)
     return id;
 }
 
-uint32_t gram_cfg_new_rule(gram_cfg *g, gram_tree *body)
+uint32_t gram_cfg_new_rule(gram_cfg *g, gram_part *body)
 {
     const uint32_t key[] = {256, g->n_rules}; /* no byte, so no name */
     if (gram_tuple(g->mem, &g->rule_names, key, 2, NULL) != g->n_rules) {
