@@ -97,6 +97,16 @@ static bool holds(const gram_stack *s, uint32_t word)
     return false;
 }
 
+static bool has_quote(const uint32_t *chars, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (chars[i] == '"') {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* What all demands say of a member, or with GRAM_NONE of one that is not declared. */
 static gram_form member_form(gram_toolbox *k, const members *o, uint32_t name)
 {
@@ -145,8 +155,9 @@ static void take_members(gram_toolbox *k, size_t i, members *o)
             again = again || o->names.words[b] == name;
         }
         const gram_ex spelled = gram_form_name_ex(m->forms, name);
-        const gram_ex quoted = gram_tool_cat(k, GRAM_EX_ANY, gram_tool_text(k, "\""), GRAM_EX_ANY);
-        if (!again && !gram_empty(k->l, gram_ex_and2(k->l, spelled, quoted))) {
+        uint32_t n_chars;
+        const uint32_t *chars = gram_tuple_at(&m->forms->names, name, &n_chars);
+        if (!again && has_quote(chars, n_chars)) {
             unsupported(k, i, "a name with a quote in it can't be written");
         }
         gram_part *body = again ? NULL : gram_tool_values(k, spelled, member_form(k, o, name));
