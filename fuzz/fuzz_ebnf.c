@@ -10,7 +10,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Takes what it can of the text, then the shortest end. */
-static void match(di_grammar *g, const char *text, size_t n)
+static void match(di_grammar *g, const char *text, size_t n, bool names_tokens)
 {
     di_error err;
     di_matcher *m;
@@ -27,10 +27,10 @@ static void match(di_grammar *g, const char *text, size_t n)
             return;
         }
     }
-    if (di_matcher_completion(m, rest, sizeof rest, &n_rest, NULL, &err) == DI_OK && n_rest <= sizeof rest) {
+    if (!names_tokens && di_matcher_completion(m, rest, sizeof rest, &n_rest, NULL, &err) == DI_OK && n_rest <= sizeof rest) {
         const di_status status = di_matcher_accept_bytes(m, rest, n_rest, &n_accepted, &err);
         if (status == DI_OK && n_accepted == n_rest && di_matcher_is_complete(m, &complete, &err) == DI_OK && !complete) {
-            abort(); /* a completion completes; one with named tokens in it is no text */
+            abort(); /* a completion completes */
         }
     }
     di_matcher_free(m);
@@ -52,7 +52,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     di_grammar_fault fault;
     di_grammar *g;
     if (di_grammar_compile(kinds[data[0] % 4 % 3], text, n, &options, &g, &fault, &err) == DI_OK) {
-        match(g, n + 2 < size ? text + n + 1 : "", n + 2 < size ? size - n - 2 : 0);
+        /* Completions with named tokens in them are no texts. */
+        const bool names_tokens = memchr(text, '<', n) != NULL || memmem(text, n, "token", 5) != NULL;
+        match(g, n + 2 < size ? text + n + 1 : "", n + 2 < size ? size - n - 2 : 0, names_tokens);
         di_grammar_free(g);
     }
     return 0;

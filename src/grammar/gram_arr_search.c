@@ -12,7 +12,7 @@
 #define MAX_TASKS 12       /* contains and broken layers that an item may serve at once */
 #define MAX_VALUES 64      /* of a place that are matched one by one */
 
-enum { UNDECIDED, HOLDS, FAILS };
+enum { UNDECIDED, HOLDS, FAILS, NARROWED }; /* the last: of a demand that leaves values to others, and so covers none */
 
 typedef struct need { /* of one contains, at a leaf */
     uint32_t min;     /* items that must still satisfy it */
@@ -41,6 +41,7 @@ typedef struct search {
     place *later;
     uint32_t n_later;
     uint32_t later_capacity;
+    bool spared;     /* one of them is there for nothing but to be repeated */
     uint8_t *demands; /* [n_demands * (n_layers + n_contains)] */
     gram_form *values;
     uint32_t n_demands;
@@ -314,6 +315,9 @@ static bool finish(search *s)
     s->demands = demands;
     s->values = values;
     memcpy(demands + (size_t)s->n_demands * n, s->now, n_demanding(s));
+    if (s->value != value) {
+        demands[(size_t)s->n_demands * n] = NARROWED;
+    }
     values[s->n_demands++] = s->value;
     const bool all = s->value == GRAM_TRUE;
     s->value = value;
@@ -418,30 +422,55 @@ static void note_tasks(search *s, const task *tasks, uint32_t n, uint32_t bits, 
     }
 }
 
-/* Two equal items break uniqueness: two to come, or the next one and one to come. */
-static bool break_unique(search *s, uint32_t index)
+static bool must_repeat(const search *s) { return s->plan->unique && s->broken[s->plan->n_layers - 1] != 0; }
+
+/* An item that is equal to one laid out before, or to the next one, breaks uniqueness. */
+static bool repeat(search *s, uint32_t index, gram_form form)
 {
-    gram_forms *f = s->j->forms;
     const uint32_t unique = s->plan->n_layers - 1;
-    const gram_form here = form_of(s, index, NULL, 0, 0);
     bool done = false;
     s->broken[unique] = 0;
-    if (s->max - index >= 2) {
-        const gram_form both = gram_form_and2(f, here, form_of(s, index + 1, NULL, 0, 0));
-        if (gram_sat(s->j, both, s->view->levels) && push_later(s, both, 2)) {
-            done = lay_out(s, index + 2);
-            s->n_later--;
-        }
-    }
-    if (!done && s->next) {
-        const gram_form value = s->value;
-        if (narrow(s, here) && push_later(s, s->value, 1)) {
+    for (uint32_t i = 0; !done && i < s->n_later; i++) {
+        const gram_form old = s->later[i].form;
+        const gram_form both = gram_form_and2(s->j->forms, old, form);
+        if (gram_sat(s->j, both, s->view->levels) && push_later(s, both, 1)) {
+            s->later[i].form = both;
             done = lay_out(s, index + 1);
+            s->later[i].form = old;
             s->n_later--;
         }
-        s->value = value;
     }
+    const gram_form value = s->value;
+    if (!done && s->next && narrow(s, form) && push_later(s, s->value, 1)) {
+        done = lay_out(s, index + 1);
+        s->n_later--;
+    }
+    s->value = value;
     s->broken[unique] = 1;
+    return done;
+}
+
+/* An item that does the tasks whose bits are set, and those behind it. */
+static bool lay_item(search *s, uint32_t index, const task *tasks, uint32_t n, uint32_t bits, bool wanted)
+{
+    const gram_form form = form_of(s, index, tasks, n, bits);
+    const bool spare = bits == 0 && wanted && index >= s->plan->steady; /* one may be there to be repeated */
+    bool done = false;
+    if (!gram_sat(s->j, form, s->view->levels)) {
+        return false;
+    }
+    note_tasks(s, tasks, n, bits, true);
+    if ((!spare || (must_repeat(s) && !s->spared)) && push_later(s, form, 1)) {
+        const bool spared = s->spared;
+        s->spared = spared || spare;
+        done = lay_out(s, index + 1);
+        s->spared = spared;
+        s->n_later--;
+    }
+    if (!done && must_repeat(s)) {
+        done = repeat(s, index, form);
+    }
+    note_tasks(s, tasks, n, bits, false);
     return done;
 }
 
@@ -474,17 +503,7 @@ static bool lay_out(search *s, uint32_t index)
         }
     } else {
         for (uint32_t bits = 1u << n; !done && bits-- > 0;) {
-            const gram_form form = form_of(s, index, tasks, n, bits);
-            bool useful = bits != 0 || !steady || !wanted;
-            if (useful && gram_sat(j, form, s->view->levels) && push_later(s, form, 1)) {
-                note_tasks(s, tasks, n, bits, true);
-                done = lay_out(s, index + 1);
-                note_tasks(s, tasks, n, bits, false);
-                s->n_later--;
-            }
-        }
-        if (!done && s->plan->unique && s->broken[s->plan->n_layers - 1] != 0) {
-            done = break_unique(s, index);
+            done = lay_item(s, index, tasks, n, bits, wanted);
         }
     }
     gram_leave(j->mem);

@@ -217,6 +217,12 @@ uint32_t gram_cfg_new_nt(gram_cfg *g);
 gram_sym gram_cfg_rule_sym(const gram_cfg *g, uint32_t rule); /* of a rule of a tree, once the grammar is finished */
 void gram_cfg_put_alt(gram_cfg *g, uint32_t nt, const gram_sym *syms, uint32_t n);
 
+/* --- gram_cfg_alive.c ---------------------------------------------------------------------------------------------- */
+
+bool gram_sym_productive(gram_cfg *g, gram_sym sym); /* it has texts */
+/* Finds out which rules have texts and which the empty one, and takes alternatives without texts out. */
+void gram_cfg_drop_dead(gram_cfg *g);
+
 /* --- gram_cfg_row.c ------------------------------------------------------------------------------------------------ */
 
 /* The row of the items in g->raw, which is emptied. */

@@ -305,78 +305,7 @@ static void fill_rule(maker *k, uint32_t nt, const gram_part *t)
     }
 }
 
-/* --- What has texts ----------------------------------------------------------------------------------------------- */
-
-static bool sym_productive(gram_cfg *g, gram_sym sym)
-{
-    switch (GRAM_SYM_KIND(sym)) {
-    case SYM_RULE:
-        return g->nts[GRAM_SYM_ID(sym)].productive;
-    case SYM_TEXT:
-        return !gram_empty(g->lang, GRAM_SYM_ID(sym));
-    case SYM_JSON: {
-        gram_json *j = &g->m->json;
-        return gram_sat(j, j->goals[GRAM_SYM_ID(sym)].form, gram_frame_levels(j, 0));
-    }
-    default:
-        return true;
-    }
-}
-
-/* Closes a property of rules over all alternatives: a rule has it when all symbols of one of its alternatives
- * have. Each pass over the symbols of an alternative stops at the first that has not, and goes on there when that
- * rule has got it. */
-static void close_over(maker *k, bool nullable)
-{
-    gram_cfg *g = k->g;
-    uint32_t *waiting = gram_alloc(k->mem, (size_t)g->n_nts + 1, sizeof *waiting); /* first alternative that waits for a rule, + 1 */
-    uint32_t *next = gram_alloc(k->mem, (size_t)g->n_alts + 1, sizeof *next);
-    uint32_t *at = gram_alloc(k->mem, (size_t)g->n_alts + 1, sizeof *at);
-    gram_stack todo = {0};
-    for (uint32_t i = 0; i < g->n_alts && !gram_failed(k->mem); i++) {
-        at[i] = g->alts[i].dot;
-        (void)gram_push(k->mem, &todo, i);
-    }
-    while (todo.n > 0 && gram_spend(k->mem, 1)) {
-        const uint32_t i = todo.words[--todo.n];
-        gram_alt *alt = &g->alts[i];
-        gram_sym sym;
-        while ((sym = g->syms[at[i]]) != GRAM_SYM(SYM_END, 0) && (nullable ? gram_sym_nullable(g, sym) : sym_productive(g, sym))) {
-            at[i]++;
-        }
-        if (sym != GRAM_SYM(SYM_END, 0)) {
-            if (GRAM_SYM_KIND(sym) == SYM_RULE) {
-                next[i] = waiting[GRAM_SYM_ID(sym)];
-                waiting[GRAM_SYM_ID(sym)] = i + 1;
-            }
-            continue;
-        }
-        gram_nt *nt = &g->nts[alt->lhs];
-        alt->productive = alt->productive || !nullable;
-        if (!(nullable ? nt->nullable : nt->productive)) {
-            *(nullable ? &nt->nullable : &nt->productive) = true;
-            for (uint32_t w = waiting[alt->lhs]; w != 0; w = next[w - 1]) {
-                (void)gram_push(k->mem, &todo, w - 1);
-            }
-        }
-    }
-}
-
-/* Alternatives without texts are taken out, so that nothing leads to a dead end. */
-static void drop_dead(gram_cfg *g)
-{
-    for (uint32_t i = 0; i < g->n_nts; i++) {
-        uint32_t *link = &g->nts[i].first_alt;
-        while (*link != 0) {
-            gram_alt *alt = &g->alts[*link - 1];
-            if (alt->productive) {
-                link = &alt->next;
-            } else {
-                *link = alt->next;
-            }
-        }
-    }
-}
+/* --- All ----------------------------------------------------------------------------------------------------------- */
 
 static void make_flat(maker *k)
 {
@@ -431,15 +360,13 @@ bool gram_cfg_finish(gram_cfg *g, uint32_t root, gram_pos *out)
     }
     make_flat(&k);
     if (!gram_failed(g->mem)) {
-        close_over(&k, false);
-        close_over(&k, true);
-        drop_dead(g);
+        gram_cfg_drop_dead(g);
     }
     const gram_sym start = gram_cfg_rule_sym(g, root);
     if (gram_failed(g->mem)) {
         return false;
     }
-    if (!sym_productive(g, start)) {
+    if (!gram_sym_productive(g, start)) {
         gram_fault(g->mem, DI_E_FORMAT, "invalid_grammar", -1, "no text satisfies the grammar");
         return false;
     }

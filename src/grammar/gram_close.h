@@ -29,6 +29,9 @@ typedef uint32_t gram_out;
  * to `out` [GRAM_MAX_COMPLETION]. DI_E_LIMIT when it is too far away; then the machine is still good. */
 di_status gram_complete(di_grammar *g, gram_pos pos, const uint8_t *text, size_t n_text, gram_out *out, size_t *n, di_error *err);
 
+/* Bytes that are still to come at `pos`, at least. */
+uint32_t gram_least_to_come(gram_machine *m, gram_pos pos);
+
 /* least[i] is the least number of tokens that spell out[i, n); SIZE_MAX when none do. Returns least[0]. */
 size_t gram_least_tokens(const di_vocabulary *v, const gram_out *out, size_t n, size_t least[GRAM_MAX_COMPLETION + 1]);
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #define MAX_PLACES 20000u
-#define N_SLOTS 65536u /* more than twice as many */
+#define FEW_PLACES 512u /* to begin with; a power of two */
 
 typedef struct place {
     gram_pos pos;
@@ -26,9 +26,10 @@ typedef struct edge {
 typedef struct search {
     di_grammar *g;
     gram_machine *m;
-    place *places;
+    place *places;   /* [capacity], a power of two */
     uint32_t n_places;
-    uint32_t *slots; /* [N_SLOTS] place + 1 */
+    uint32_t capacity;
+    uint32_t *slots; /* [2 * capacity] place + 1 */
     uint32_t *heap;  /* places by estimate, then by order */
     uint32_t n_heap;
     uint32_t heap_capacity;
@@ -42,87 +43,6 @@ typedef struct search {
     bool no_memory;
     bool too_far;
 } search;
-
-/* --- What is to come at least ------------------------------------------------------------------------------------- */
-
-static uint32_t least_of(gram_machine *m, uint32_t vec)
-{
-    uint32_t least = GRAM_INF;
-    for (uint32_t i = 0; i < m->lexes->vecs[vec].n; i++) {
-        const gram_ex ex = m->lexes->vecs[vec].ex[i];
-        const uint32_t min = ex == GRAM_EX_NONE ? GRAM_INF : ex == GRAM_EX_EPS && i > 0 ? 1 : gram_lengths_of(m->lang, ex).min;
-        least = min < least ? min : least;
-    }
-    return least;
-}
-
-#define LEAST_MEMBER 4u /* "":0 */
-
-/* Bytes of the members that an object still asks for, when it says so plainly; `writing`: but for the one that is
- * being written. */
-static uint32_t members_to_come(const gram_json *j, const gram_frame *frame, bool writing)
-{
-    const gram_obj_view *view = j->obj_views[frame->view];
-    const gram_obj_state *state = &j->obj_states[view->state];
-    const gram_obj_plan *plan = &j->obj_plans[state->plan];
-    uint32_t bytes = 0;
-    uint32_t n = 0;
-    uint32_t longest = 0;
-    for (uint32_t i = 0; state->simple && state->n_required != 0 && i < plan->n_names; i++) {
-        if (gram_has(state->required, i) && !gram_has(view->seen, i) && frame->slot != i + 1) {
-            uint32_t length;
-            (void)gram_tuple_at(&j->forms->names, plan->names[i], &length);
-            longest = length + LEAST_MEMBER > longest ? length + LEAST_MEMBER : longest;
-            bytes += length + LEAST_MEMBER;
-            n++;
-        }
-    }
-    if (writing && frame->slot == 0) { /* it may be any of them */
-        bytes -= longest;
-    }
-    const uint32_t missing = state->simple && state->min > view->count ? state->min - view->count : 0;
-    n += writing && n != 0 && frame->slot == 0 ? UINT32_MAX : 0;
-    return bytes + (missing > n + writing ? (missing - n - writing) * LEAST_MEMBER : 0);
-}
-
-/* Brackets of the containers around a place, and what they ask for. */
-static uint32_t containers_to_come(const gram_json *j, gram_pos pos, bool in_name)
-{
-    uint32_t bytes = 0;
-    uint32_t ctx = pos.ctx;
-    for (bool inner = true; j->frames[ctx].kind != FRAME_ROOT && bytes < GRAM_MAX_COMPLETION; inner = false) {
-        const gram_frame *frame = &j->frames[ctx];
-        bytes += 1 + (frame->kind == FRAME_OBJECT ? members_to_come(j, frame, frame->slot != 0 || (inner && in_name)) : 0);
-        ctx = frame->parent;
-    }
-    return bytes;
-}
-
-/* Bytes up to the end of the member or item that is being written, in this frame. */
-static uint32_t member_to_come(const gram_lex *state)
-{
-    const bool in_text = state->kind >= LX_CHAR && state->kind <= LX_LOW;
-    if (in_text) {
-        return state->mode >= MODE_KEY ? 3 : 1; /* quote, colon and value */
-    }
-    return state->kind == LX_NEXT_KEY ? LEAST_MEMBER : state->kind == LX_COLON ? 2 : state->kind == LX_VALUE;
-}
-
-static uint32_t to_come(gram_machine *m, gram_pos pos)
-{
-    const gram_lex *state = gram_lex_at(m->lexes, pos.lex);
-    if (state->kind == LX_CHAR && state->mode <= MODE_GRAMMAR) {
-        const uint32_t least = least_of(m, state->words[1]);
-        return least < GRAM_MAX_COMPLETION ? least : 0;
-    }
-    if (state->kind == LX_ROW || (state->kind >= LX_CHAR && state->kind <= LX_LOW && state->mode <= MODE_GRAMMAR)) {
-        return 0;
-    }
-    const bool in_text = state->kind >= LX_CHAR && state->kind <= LX_LOW;
-    const uint32_t least = state->kind == LX_CHAR && state->mode == MODE_STRING ? least_of(m, state->words[1]) : 0;
-    const bool in_name = state->kind == LX_NEXT_KEY || (in_text && state->mode >= MODE_KEY);
-    return containers_to_come(&m->json, pos, in_name) + member_to_come(state) + (least < GRAM_MAX_COMPLETION ? least : 0);
-}
 
 /* --- Places ------------------------------------------------------------------------------------------------------- */
 
@@ -169,20 +89,57 @@ static uint32_t pop(search *s)
     return top;
 }
 
+/* The slot of a position: where it is, or an empty one. */
+static uint32_t slot_of(const search *s, gram_pos pos)
+{
+    const uint64_t key = (uint64_t)pos.ctx * 0x9E3779B97F4A7C15u ^ (uint64_t)pos.lex << 32 ^ (uint64_t)pos.n << 8;
+    const uint32_t last = 2 * s->capacity - 1;
+    uint32_t i = (uint32_t)(key * 0xD6E8FEB86659FD93u >> 40) & last;
+    for (; s->slots[i] != 0; i = (i + 1) & last) {
+        const gram_pos *there = &s->places[s->slots[i] - 1].pos;
+        if (there->ctx == pos.ctx && there->lex == pos.lex && there->n == pos.n) {
+            break;
+        }
+    }
+    return i;
+}
+
+/* Room for more places. */
+static bool grow(search *s)
+{
+    const uint32_t more = s->capacity == 0 ? FEW_PLACES : 2 * s->capacity;
+    place *places = realloc(s->places, more * sizeof *places);
+    s->places = places != NULL ? places : s->places;
+    uint32_t *slots = places != NULL ? calloc(2 * (size_t)more, sizeof *slots) : NULL;
+    if (slots == NULL) {
+        s->no_memory = true;
+        return false;
+    }
+    free(s->slots);
+    s->slots = slots;
+    s->capacity = more;
+    for (uint32_t i = 0; i < s->n_places; i++) {
+        s->slots[slot_of(s, s->places[i].pos)] = i + 1;
+    }
+    return true;
+}
+
 /* The place of a position, made if need be; GRAM_NONE when there are too many. */
 static uint32_t place_of(search *s, gram_pos pos)
 {
-    const uint64_t key = (uint64_t)pos.ctx * 0x9E3779B97F4A7C15u ^ (uint64_t)pos.lex << 32 ^ (uint64_t)pos.n << 8;
-    uint32_t i = (uint32_t)(key * 0xD6E8FEB86659FD93u >> 40) & (N_SLOTS - 1);
-    for (; s->slots[i] != 0; i = (i + 1) & (N_SLOTS - 1)) {
-        const gram_pos *there = &s->places[s->slots[i] - 1].pos;
-        if (there->ctx == pos.ctx && there->lex == pos.lex && there->n == pos.n) {
-            return s->slots[i] - 1;
-        }
+    uint32_t i = slot_of(s, pos);
+    if (s->slots[i] != 0) {
+        return s->slots[i] - 1;
     }
     if (s->n_places == MAX_PLACES) {
         s->too_far = true;
         return GRAM_NONE;
+    }
+    if (s->n_places == s->capacity) {
+        if (!grow(s)) {
+            return GRAM_NONE;
+        }
+        i = slot_of(s, pos);
     }
     s->places[s->n_places] = (place){.pos = pos, .taken = UINT16_MAX};
     s->slots[i] = ++s->n_places;
@@ -216,7 +173,7 @@ static void reach(search *s, uint32_t from, gram_out by, gram_pos pos)
     p->seen_from = from + 1;
     add_edge(s, (edge){from, to, by});
     if (taken < p->taken) {
-        const uint32_t estimate = taken + to_come(s->m, pos);
+        const uint32_t estimate = taken + gram_least_to_come(s->m, pos);
         p->taken = (uint16_t)taken;
         p->estimate = (uint16_t)(estimate < UINT16_MAX ? estimate : UINT16_MAX);
         p->parent = from;
@@ -306,10 +263,10 @@ static void write_way(search *s, gram_out *out)
         place *p = &s->places[i];
         p->good = p->taken == s->best && gram_machine_accepts(s->m, p->pos);
     }
-    uint32_t *first = s->slots; /* of edges into a place that was reached with so many steps: + 1, linked through `seen` */
-    memset(first, 0, N_SLOTS * sizeof *first);
-    uint32_t *seen = calloc(s->n_edges + 1, sizeof *seen);
-    if (seen == NULL) {
+    /* Edges into places that were reached with so many steps: first + 1, then the next. */
+    uint32_t *seen = calloc(s->n_edges + s->best + 1, sizeof *seen);
+    uint32_t *first = seen != NULL ? seen + s->n_edges : NULL;
+    if (first == NULL) {
         s->no_memory = true;
         return;
     }
@@ -350,11 +307,9 @@ di_status gram_complete(di_grammar *g, gram_pos pos, const uint8_t *text, size_t
 {
     search s = {.g = g, .m = &g->machine, .text = text, .n_text = n_text, .best = GRAM_INF};
     *n = 0;
-    s.places = malloc(MAX_PLACES * sizeof *s.places);
-    s.slots = calloc(N_SLOTS, sizeof *s.slots);
     s.path = malloc(GRAM_MAX_COMPLETION);
-    s.no_memory = s.places == NULL || s.slots == NULL || s.path == NULL;
-    if (!s.no_memory) {
+    s.no_memory = s.path == NULL;
+    if (!s.no_memory && grow(&s)) {
         const uint32_t start = place_of(&s, pos);
         s.places[start].taken = 0;
         s.places[start].estimate = 0;
@@ -364,7 +319,7 @@ di_status gram_complete(di_grammar *g, gram_pos pos, const uint8_t *text, size_t
     const bool found = !s.no_memory && !s.too_far && !gram_failed(&g->mem) && s.best != GRAM_INF;
     if (found && s.best > 0) {
         write_way(&s, out);
-        *n = s.best;
+        *n = s.no_memory ? 0 : s.best;
     }
     free(s.places);
     free(s.slots);

@@ -49,7 +49,8 @@ bool gram_read_take(gram_reader *r, const char *text)
 bool gram_read_enter(gram_reader *r)
 {
     if (++r->depth > GRAM_MAX_NESTING) {
-        gram_fault(r->mem, DI_E_LIMIT, "limit_exceeded", (int64_t)r->at, "the grammar is nested more than %u levels deep", GRAM_MAX_NESTING);
+        gram_fault(r->mem, DI_E_LIMIT, "limit_exceeded", (int64_t)r->at, "the grammar is nested more than %u levels deep",
+                   GRAM_MAX_NESTING);
     }
     return !gram_failed(r->mem);
 }

@@ -148,6 +148,9 @@ static gram_step_result open_container(gram_machine *m, gram_pos *pos, uint32_t 
     const uint32_t levels = levels_inside(j, pos->ctx);
     const uint32_t plan = gram_goal_plan(j, goal, object ? GRAM_OBJECT : GRAM_ARRAY);
     gram_frame frame = {.kind = object ? FRAME_OBJECT : FRAME_ARRAY, .parent = pos->ctx};
+    if (gram_failed(j->mem)) {
+        return GRAM_STEP_DEAD;
+    }
     frame.view = object ? gram_obj_start(j, plan, levels) : gram_arr_start(j, plan, levels);
     if (gram_failed(j->mem) || !(object ? gram_obj_viable(j, frame.view) : gram_arr_viable(j, frame.view))) {
         return GRAM_STEP_DEAD;
