@@ -6,8 +6,9 @@
 #include <math.h>
 #include <stddef.h>
 
-#define LEARN_DOWN 0.5
-#define LEARN_UP 0.05
+#define LEARN_ALL 0.04   /* of what a pass is off, by every point: the clock changed */
+#define LEARN_NEAR 0.08  /* and by those around it: so many rows cost other than thought */
+#define LEARN_MOST 0.25  /* nothing counts as further off: one disturbed pass says little, and the middle of many is followed */
 
 /* ---- what a pass takes ---- */
 
@@ -60,9 +61,12 @@ void eng_cost_learn(eng_cost *cost, int32_t rows, double seconds)
     while (i < cost->n - 1 && cost->rows[i] < rows) {
         i++;
     }
-    /* By what part it is off, so that both points stay positive. */
-    const double ratio = seconds / eng_cost_seconds(cost, rows) - 1.0;
-    const double factor = 1.0 + (ratio < 0.0 ? ratio * LEARN_DOWN : ratio * LEARN_UP);
+    const double off = seconds / eng_cost_seconds(cost, rows) - 1.0;
+    const double counted = off < -LEARN_MOST ? -LEARN_MOST : off > LEARN_MOST ? LEARN_MOST : off;
+    for (int32_t k = 0; k < cost->n; k++) {
+        cost->seconds[k] *= 1.0 + LEARN_ALL * counted;
+    }
+    const double factor = 1.0 + LEARN_NEAR * counted;
     const double before = i > 0 ? cost->seconds[i - 1] * factor : 0.0;
     set_point(cost, i, cost->seconds[i] * factor);
     if (i > 0 && cost->rows[i] > rows) {

@@ -25,8 +25,9 @@ typedef struct eng_cost {
 /* Adds a point behind the others. Where those took longer they were disturbed, for more rows never take less: they are lowered. False, and
  * nothing changes: the table is full, rows do not grow, or seconds are not positive and finite. */
 bool eng_cost_add(eng_cost *cost, int32_t rows, double seconds);
-/* A pass of so many rows took so long: the points around it come half the way down to it, or a twentieth of the way up, since whatever
- * disturbs a pass makes it longer. What makes no sense, and an empty table, change nothing. */
+/* A pass of so many rows took so long. All points follow by a 25th of what it is off, since the machine as a whole may be slower now, and
+ * the points around it by a 12th more; more than a quarter off counts as a quarter. So points that are seldom run do not stay behind, and
+ * disturbed passes, which are few but long, move little. What makes no sense, and an empty table, change nothing. */
 void eng_cost_learn(eng_cost *cost, int32_t rows, double seconds);
 /* Linear between points, and beyond the last; in front of the first what the first says. 0 = the table is empty. */
 double eng_cost_seconds(const eng_cost *cost, int32_t rows);

@@ -172,6 +172,7 @@ typedef struct eng_auto {
     eng_cost proposal;         /* by sequences, up to a group */
     float mean[ENG_MAX_DRAFT]; /* survival of late proposals */
     int32_t n_idle;            /* passes since the last proposal */
+    int32_t n_cuts;            /* passes that were cut since the last one that was not */
     bool probing;              /* the last proposal is a trial: it is verified in full */
     eng_claim *claims;         /* [max_running] */
     float (*survival)[ENG_MAX_DRAFT]; /* [max_running] */

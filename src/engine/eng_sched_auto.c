@@ -14,6 +14,7 @@
 #define MEASURE_NS 100000000    /* no further size once a sweep over sizes has taken so long; two sizes are always timed */
 #define MEASURE_SWEEPS 4        /* the least of a size counts: whatever disturbs makes it longer, and seldom all sweeps */
 #define PROBE_PASSES 64         /* a proposal after so many passes without one: 1/64 of its time at most */
+#define WHOLE_PASSES 64         /* of passes that would be cut one is not, lest the cost of large ones is never corrected */
 #define MEAN_WEIGHT 0.1f        /* of one proposal in the mean */
 
 /* ---- measuring ---- */
@@ -169,6 +170,16 @@ static int32_t most_drafts(const eng_part *part)
     return left < most ? (int32_t)left : most;
 }
 
+static bool is_cut(const eng_claim *claims, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++) {
+        if (claims[i].length < claims[i].n) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void eng_auto_cut(di_scheduler *s, const eng_pass *p)
 {
     eng_auto *const a = &s->automatic;
@@ -188,6 +199,10 @@ void eng_auto_cut(di_scheduler *s, const eng_pass *p)
     }
     const eng_step_cost step = {.pass = &a->pass, .seconds = proposal_seconds(s, n), .rows = p->n_prefill, .room = s->step_tokens};
     (void)eng_budget_choose(&step, a->claims, n, a->heap);
+    if (is_cut(a->claims, n) && ++a->n_cuts >= WHOLE_PASSES) {
+        a->n_cuts = 0;
+        return;
+    }
     n = 0;
     for (int32_t i = 0; i < p->n_parts; i++) {
         if (decodes(&p->parts[i])) {

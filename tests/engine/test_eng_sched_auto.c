@@ -92,6 +92,26 @@ static void dear_rows_leave_none(void **state)
     fake_free(f);
 }
 
+/* What is never run would never be seen to be cheap. */
+static void one_of_many_cuts_is_left_out(void **state)
+{
+    (void)state;
+    fake *const f = fake_new(1.0, 0.1);
+    int n_whole = 0;
+    for (int pass = 0; pass < 256; pass++) {
+        for (int i = 0; i < CHOICES; i++) {
+            f->tasks[i]->choices[0].n_drafts = 5;
+        }
+        eng_auto_cut(&f->s, &f->pass);
+        const int32_t left = f->tasks[0]->choices[0].n_drafts;
+        expect_lengths(f, left, left, left);
+        assert_true(left == 0 || left == 5);
+        n_whole += left == 5;
+    }
+    assert_int_equal(n_whole, 4);
+    fake_free(f);
+}
+
 /* A row costs 0.3 of what a pass of three, 1.6 s and a proposal, gives three tokens for: about a token's 0.55. */
 static void likely_drafts_are_kept_and_unlikely_ones_cut(void **state)
 {
@@ -197,9 +217,9 @@ static void what_passes_take_corrects_the_tables(void **state)
     assert_true(fabs(a->pass.seconds[0] - 1.0) < 1e-9);
     assert_true(fabs(a->proposal.seconds[1] - 0.75) < 1e-9);
     f->pass.n_prefill = 0;
-    eng_auto_timed(&f->s, &f->pass, 0.5, 2, 0.25);
-    assert_true(fabs(a->pass.seconds[0] - 0.75) < 1e-9);
-    assert_true(fabs(a->proposal.seconds[1] - 0.5) < 1e-9);
+    eng_auto_timed(&f->s, &f->pass, 0.9, 2, 0.75 * 0.9); /* a tenth off, both */
+    assert_true(fabs(a->pass.seconds[0] - 0.996 * 0.992) < 1e-9);
+    assert_true(fabs(a->proposal.seconds[1] - 0.75 * 0.996 * 0.992) < 1e-9);
     fake_free(f);
 }
 
@@ -235,6 +255,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_for_nothing_leave_all_drafts),
         cmocka_unit_test(dear_rows_leave_none),
+        cmocka_unit_test(one_of_many_cuts_is_left_out),
         cmocka_unit_test(likely_drafts_are_kept_and_unlikely_ones_cut),
         cmocka_unit_test(temperatures_are_applied),
         cmocka_unit_test(what_cannot_be_verified_is_not_counted_on),
