@@ -1,7 +1,9 @@
 """Structured output through the official packages against a live server on the demo model: what comes back is valid, whatever the model
 would have said, in each of the three APIs and in the words of other servers; what can't be enforced is refused with its place.
 
-Every schema is checked once more with the package `jsonschema-rs`, which knows nothing of this server."""
+Every schema is checked once more with the package `jsonschema-rs`, which knows nothing of this server.
+
+ctest: timeout=600"""
 import concurrent.futures
 import enum
 import json

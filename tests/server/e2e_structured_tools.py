@@ -1,5 +1,7 @@
 """Tools through the official packages: strict ones are called as their schemas say, choices among them hold, and no piece of a call
-leaks into an answer. Sampled, so that the model alone would not do it."""
+leaks into an answer. Sampled, so that the model alone would not do it.
+
+ctest: timeout=600"""
 import json
 
 import anthropic
