@@ -498,7 +498,7 @@ static gram_ex add_words(gram_lang *l, const gram_word *words, uint32_t n, uint3
     }
     uint32_t kept = 0;
     for (uint32_t i = 0; i < n; i++) {
-        if (kept == 0 || ascending || by_chars(&sorted[kept - 1], &sorted[i]) != 0) {
+        if (kept == 0 || in_order || by_chars(&sorted[kept - 1], &sorted[i]) != 0) {
             sorted[kept++] = sorted[i];
         }
     }
