@@ -489,10 +489,16 @@ static gram_ex add_words(gram_lang *l, const gram_word *words, uint32_t n, uint3
         return GRAM_EX_NONE;
     }
     memcpy(sorted, words, n * sizeof *sorted);
-    qsort(sorted, n, sizeof *sorted, by_chars);
+    bool in_order = true; /* parts of lists are */
+    for (uint32_t i = 1; in_order && i < n; i++) {
+        in_order = by_chars(&sorted[i - 1], &sorted[i]) < 0;
+    }
+    if (!in_order) {
+        qsort(sorted, n, sizeof *sorted, by_chars);
+    }
     uint32_t kept = 0;
     for (uint32_t i = 0; i < n; i++) {
-        if (kept == 0 || by_chars(&sorted[kept - 1], &sorted[i]) != 0) {
+        if (kept == 0 || in_order || by_chars(&sorted[kept - 1], &sorted[i]) != 0) {
             sorted[kept++] = sorted[i];
         }
     }

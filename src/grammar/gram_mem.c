@@ -151,8 +151,9 @@ uint32_t gram_chunks_add(gram_mem *m, gram_chunks *c, size_t size)
 static uint32_t hash_words(uint64_t seed, const uint32_t *words, uint32_t n)
 {
     uint64_t h = seed ^ n;
-    for (uint32_t i = 0; i < n; i++) {
-        h = (h ^ words[i]) * 0xD6E8FEB86659FD93u;
+    for (uint32_t i = 0; i < n; i += 2) { /* two at once: lists of words are long */
+        const uint64_t second = i + 1 < n ? words[i + 1] : 0;
+        h = (h ^ words[i] ^ second << 32) * 0xD6E8FEB86659FD93u;
         h ^= h >> 32;
     }
     return (uint32_t)(h ^ h >> 29);
