@@ -3,6 +3,7 @@
  * The heart is run_choice: feed, step until the prompt is through, then sample and step. Each choice of --n is a sequence of its
  * own whose seed is --seed + i (architecture.md, sampling). SIGINT is not handled but blocked and asked for between steps: no
  * handler, no global, and a second one ends the program at once. */
+#include "constraint.h"
 #include "interrupt.h"
 #include "logits.h"
 #include "open.h"
@@ -31,6 +32,7 @@ typedef struct generation {
     cli_prompt_options prompt_options;
     int64_t max_context; /* 0 = the model's limit */
     cli_sampling sampling;
+    cli_constraint constraint;
     int64_t max_tokens;
     int64_t min_tokens;
     int64_t n_choices;
@@ -67,6 +69,7 @@ static void add_options(cli_parser *p, generation *g)
     cli_add_int(p, "min-tokens", "N", &g->min_tokens, 0, INT32_MAX, "no stop token before so many");
     cli_add_string(p, "stop-id", "IDS", &g->stop_id_list, "token ids that end the output, besides the model's own");
     cli_add_list(p, "stop", "STRING", &g->stop_strings, "text that ends the output and is no part of it; may be repeated");
+    cli_add_constraint(p, &g->constraint);
     cli_add_flag(p, "ignore-eos", &g->ignore_eos, "go on after the model's end token");
     cli_add_int(p, "n", "N", &g->n_choices, 1, 1 << 20, "so many outputs, with seeds seed, seed+1 ...");
     cli_add_int(p, "logprobs", "K", &g->logprobs, 0, DI_MAX_TOP_LOGPROBS,
@@ -97,7 +100,10 @@ static int check_options(const cli_parser *p, generation *g)
     if (g->all_logits && g->dump_logits == NULL) {
         return cli_usage(p, "--all-logits needs --dump-logits");
     }
-    const int code = cli_check_sampling(p, &g->sampling);
+    int code = cli_check_constraint(p, &g->constraint);
+    if (code == CLI_OK) {
+        code = cli_check_sampling(p, &g->sampling);
+    }
     return code == CLI_OK ? cli_check_prompt(p, &g->prompt_options) : code;
 }
 
@@ -255,7 +261,7 @@ static di_status run_token(generation *g, bool *last, cli_finish *finish, di_err
         return DI_OK;
     }
     di_sample sample;
-    di_status status = di_sequence_sample(g->sequence, &sample, err);
+    di_status status = cli_constraint_sample(&g->constraint, g->sequence, &sample, err);
     if (status == DI_OK) {
         status = cli_output_token(&g->output, &sample, err);
         g->figures.generated_tokens++;
@@ -287,6 +293,9 @@ static di_status run_choice(generation *g, int64_t choice, di_error *err)
     di_status status = di_sequence_new(g->engine, &g->sequence, err);
     if (status == DI_OK) {
         status = set_sampling(g, choice, err);
+    }
+    if (status == DI_OK) {
+        status = cli_constraint_begin(&g->constraint, err);
     }
     if (status == DI_OK) {
         status = cli_output_begin(&g->output, choice, err);
@@ -327,6 +336,9 @@ static di_status run(generation *g, di_error *err)
         status = read_stop_ids(g, err);
     }
     if (status == DI_OK) {
+        status = cli_constraint_open(&g->constraint, g->model, err);
+    }
+    if (status == DI_OK) {
         status = cli_output_init(&g->output, di_model_tokenizer(g->model), g->json, g->logprobs >= 0, g->n_choices, err);
     }
     if (status == DI_OK) {
@@ -352,6 +364,7 @@ static void release(generation *g)
     cli_logits_fini(&g->logits);
     cli_output_fini(&g->output);
     cli_prompt_fini(&g->prompt);
+    cli_constraint_close(&g->constraint);
     free(g->stop_ids);
     di_model_close(g->model);
 }

@@ -21,6 +21,7 @@ static const command commands[] = {
     {"verify", cmd_verify, "compare this build with golden values"},
     {"tokenize", cmd_tokenize, "text to token ids and back"},
     {"render", cmd_render, "the prompt of an API request"},
+    {"grammar", cmd_grammar, "constraints on generated text"},
     {"parse", cmd_parse, "generated tokens as an API's response"},
 };
 

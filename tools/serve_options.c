@@ -46,6 +46,7 @@ static void add_model_options(cli_parser *p, serve_options *o)
     cli_add_int(p, "max-request-mb", "N", &o->max_request_mb, 0, INT64_C(1) << 20, "memory of one request while it is read; 0 = 1024");
     cli_add_int(p, "max-messages", "N", &o->max_messages, 0, UINT32_MAX, "most messages of a request; 0 = 100,000");
     cli_add_int(p, "max-tokens-bound", "N", &o->max_tokens_bound, 0, UINT32_MAX, "largest max_tokens of a request; 0 = 393216");
+    cli_add_flag(p, "deepseek-exact", &o->deepseek_exact, "as DeepSeek's service: a schema as response format is a wish, not enforced");
     cli_add_flag(p, "thinking-off", &o->thinking_off, "requests that do not say want no thinking");
 }
 
@@ -165,6 +166,7 @@ void serve_get_service(const serve_options *o, di_service_options *out)
         .max_calls = o->max_calls,
         .max_unread_bytes = (size_t)(o->max_unread_kb * KIB),
         .no_cache = o->no_prefix_cache,
+        .deepseek_exact = o->deepseek_exact,
     };
 }
 

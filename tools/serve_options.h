@@ -25,6 +25,7 @@ typedef struct serve_options {
     int64_t max_tokens_bound;
     bool no_prefix_cache;
     bool thinking_off;
+    bool deepseek_exact;
 
     const char *host;
     int64_t port;

@@ -17,6 +17,7 @@ enum {
 
 int cmd_chat(int argc, char **argv);
 int cmd_generate(int argc, char **argv);
+int cmd_grammar(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 int cmd_parse(int argc, char **argv);
 int cmd_render(int argc, char **argv);

@@ -31,6 +31,7 @@ typedef struct di_service_options {
     int64_t max_calls;           /* calls that are there; a freed one counts until the running step has let go of it. 0 = 20,000 */
     size_t max_unread_bytes;     /* output of one call that waits to be read; a stream beyond it is cancelled; 0 = 1 MiB */
     bool no_cache;               /* no prefix cache */
+    bool deepseek_exact;         /* as DeepSeek's own service: a JSON Schema as response format is a wish, not enforced */
 } di_service_options;
 
 /* Copies what it needs of the options. Model and tokenizer must outlive the service. Errors: those of di_engine_open, di_recipe_open
@@ -104,6 +105,9 @@ typedef struct di_call_info {
 
 DI_API void di_call_get(const di_call *call, di_call_info *out);
 DI_API const char *di_call_id(const di_call *call);
+/* What was ignored or weakened in the constraint of a request (docs/structured_output.md), in one line of printable ASCII; NULL = nothing.
+ * Once http_status is known; borrowed from the call. */
+DI_API const char *di_call_warnings(const di_call *call);
 
 /* Takes output, in order; returns how many bytes were written, 0 when there are none now. One reader at a time. Of a call that is no
  * stream nothing comes before its end. */

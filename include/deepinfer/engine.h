@@ -176,6 +176,10 @@ DI_API di_status di_sequence_set_sampling(di_sequence *sequence, const di_sampli
  * Errors: DI_E_STATE when not ready, DI_E_LIMIT when the context is full, DI_E_FORMAT when the logits hold NaN. */
 DI_API di_status di_sequence_sample(di_sequence *sequence, di_sample *out, di_error *err);
 
+/* The same among the ids whose bit in the mask is set (di_matcher_mask): bit id % 32 of word id / 32; bits past the vocabulary are ignored.
+ * Log-probabilities are those of what is left. Errors: also DI_E_STATE when nothing is left. */
+DI_API di_status di_sequence_sample_masked(di_sequence *sequence, const uint32_t *mask, di_sample *out, di_error *err);
+
 /* --- Drafts (dspark.md) ------------------------------------------------------------------------------------------------- */
 
 #define DI_MAX_DRAFT 64

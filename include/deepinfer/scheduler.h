@@ -19,6 +19,7 @@
 #define DEEPINFER_SCHEDULER_H
 
 #include <deepinfer/engine.h>
+#include <deepinfer/grammar.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -74,6 +75,7 @@ typedef struct di_scheduler_options {
                             * proposed; -1 = none. What comes out does not depend on it */
     bool draft_auto;       /* of them only as many as pay, by the draft model's confidence and by times that are measured when the scheduler
                             * is made (up to a second or so); none while none pays */
+    di_vocabulary *vocabulary; /* for tasks with a grammar: of the model's tokenizer; outlives the scheduler. NULL = they are refused */
 } di_scheduler_options;
 
 /* The engine must have no sequences. Errors: DI_E_ARGUMENT, DI_E_STATE, DI_E_MEMORY. */
@@ -93,6 +95,12 @@ typedef struct di_task_options {
     int64_t queue_deadline; /* CLOCK_MONOTONIC ns by which it must be admitted; 0 = none */
     int64_t deadline;      /* ... and have ended; 0 = none */
     void *user;            /* comes back with events */
+    di_grammar *grammar;   /* what each choice generates is one of its texts; retained. It then ends with DI_TASK_STOP, by one of the
+                            * vocabulary's end ids. Nothing of other tasks changes. NULL = free. A script is not held to it */
+    bool grammar_waits;    /* ... from behind the first `grammar_after` on, the end of the reasoning; no end id may come before it */
+    int32_t grammar_after;
+    bool grammar_closes;   /* near max_tokens only what still lets the text end in time, if it could when the grammar began
+                            * (di_matcher_mask_within) */
 } di_task_options;
 
 /* Puts a task in its tenant's queue. Errors: DI_E_ARGUMENT (names the field), DI_E_LIMIT (the prompt fills the context, KV memory as a
@@ -160,6 +168,10 @@ typedef struct di_scheduler_stats {
     int64_t execute_ns;  /* time that passes took on the executor */
     int64_t schedule_ns; /* between two passes, with the executor waiting: the scheduler's cost */
     int64_t plan_ns;     /* planning and handing out, beside a running pass */
+    int64_t n_constrained; /* choices with a grammar that run, now */
+    int64_t n_masks;     /* made for tokens and drafts, without those made while proposing */
+    int64_t mask_ns;     /* time of all threads for them */
+    int64_t mask_wait_ns; /* of execute_ns: masks were not ready when a pass had logits */
 } di_scheduler_stats;
 
 DI_API void di_scheduler_get_stats(const di_scheduler *scheduler, di_scheduler_stats *out);

@@ -12,10 +12,10 @@ from .errors import (BadRequestError, CancelledError, ClosedError, DeepInferErro
                      OutOfMemoryError, RequestError)
 from .llm import LLM
 from .outputs import CompletionOutput, Logprob, RequestOutput, StreamChunk, ToolCall
-from .sampling import SamplingParams
+from .sampling import SamplingParams, StructuredOutputsParams
 from .stream import Stream
 from .tokenizer import Tokenizer
 
 __all__ = ["LLM", "BadRequestError", "CancelledError", "ClosedError", "CompletionOutput", "DeepInferError", "FileAccessError",
            "InvalidArgumentError", "Logprob", "ModelFormatError", "OutOfMemoryError", "Progress", "RequestError", "RequestOutput",
-           "SamplingParams", "Stream", "StreamChunk", "Tokenizer", "ToolCall", "__version__"]
+           "SamplingParams", "Stream", "StreamChunk", "StructuredOutputsParams", "Tokenizer", "ToolCall", "__version__"]

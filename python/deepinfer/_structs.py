@@ -19,7 +19,7 @@ class EngineOptions(ctypes.Structure):
 class SchedulerOptions(ctypes.Structure):
     _fields_ = [("on_events", c_void_p), ("user", c_void_p), ("step_tokens", c_int32), ("max_running", c_int32), ("max_waiting", c_int64),
                 ("ahead_tokens", c_int32), ("script", c_void_p), ("script_user", c_void_p), ("draft_tokens", c_int32),
-                ("draft_auto", c_bool)]
+                ("draft_auto", c_bool), ("vocabulary", c_void_p)]
 
 
 class RecipeOptions(ctypes.Structure):
@@ -31,7 +31,8 @@ class RecipeOptions(ctypes.Structure):
 
 class ServiceOptions(ctypes.Structure):
     _fields_ = [("engine", EngineOptions), ("scheduler", SchedulerOptions), ("recipe", RecipeOptions), ("model_name", c_char_p),
-                ("n_prepare_threads", c_int32), ("max_calls", c_int64), ("max_unread_bytes", c_size_t), ("no_cache", c_bool)]
+                ("n_prepare_threads", c_int32), ("max_calls", c_int64), ("max_unread_bytes", c_size_t), ("no_cache", c_bool),
+                ("deepseek_exact", c_bool)]
 
 
 class CallOptions(ctypes.Structure):

@@ -6,6 +6,42 @@ from typing import Any, Mapping, Sequence
 
 
 @dataclasses.dataclass
+class StructuredOutputsParams:
+    """What an output must be, named as in vLLM: one of the first six. docs/structured_output.md says what of it is enforced.
+
+    Attributes:
+        json: JSON that follows a schema: a mapping, JSON text, or a class with `model_json_schema` as Pydantic's.
+        regex: the whole output matches an expression.
+        choice: one of some strings.
+        grammar: a text of a grammar, GBNF or Lark.
+        json_object: any JSON object.
+        structural_tag: text with tagged parts of some form.
+        disable_any_whitespace: no white space between the parts of JSON.
+        disable_additional_properties: objects have the members that the schema names, unless it says otherwise.
+        whitespace_pattern: what may stand between the parts of JSON.
+    """
+
+    json: Any = None
+    regex: str | None = None
+    choice: Sequence[str] | None = None
+    grammar: str | None = None
+    json_object: bool | None = None
+    structural_tag: Mapping[str, Any] | str | None = None
+    disable_any_whitespace: bool = False
+    disable_additional_properties: bool = False
+    whitespace_pattern: str | None = None
+
+    def body(self) -> dict[str, Any]:
+        """The field of a request. What is wrong with it the library says."""
+        given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        if hasattr(self.json, "model_json_schema"):
+            given["json"] = self.json.model_json_schema()
+        if self.choice is not None:
+            given["choice"] = list(self.choice)
+        return {name: value for name, value in given.items() if value is not None and value is not False}
+
+
+@dataclasses.dataclass
 class SamplingParams:
     """Parameters of a request, named as in vLLM. Values are checked by the library when the request is made.
 
@@ -23,6 +59,7 @@ class SamplingParams:
         logprobs: log-probabilities of each token and of so many of the likeliest ones, up to 5 (`generate`) or 20 (`chat`).
         logit_bias: {token id: -100 to 100}.
         ignore_eos: go on after the model's end token. Only `generate`.
+        structured_outputs: what the output must be, as `StructuredOutputsParams` or a mapping of its fields.
     """
 
     n: int = 1
@@ -41,6 +78,7 @@ class SamplingParams:
     logprobs: int | None = None
     logit_bias: Mapping[int, float] | None = None
     ignore_eos: bool = False
+    structured_outputs: StructuredOutputsParams | Mapping[str, Any] | None = None
 
     def _common(self) -> dict[str, Any]:
         body: dict[str, Any] = {"n": self.n, "temperature": self.temperature, "top_p": self.top_p,
@@ -49,6 +87,9 @@ class SamplingParams:
             body["seed"] = self.seed
         if self.stop is not None:
             body["stop"] = self.stop if isinstance(self.stop, str) else list(self.stop)
+        if self.structured_outputs is not None:
+            form = self.structured_outputs
+            body["structured_outputs"] = form.body() if isinstance(form, StructuredOutputsParams) else dict(form)
         if self.logit_bias:
             body["logit_bias"] = {str(key): value for key, value in self.logit_bias.items()}
         return body

@@ -134,6 +134,7 @@ di_status chat_call_new(di_service *s, const di_call_options *options, di_call *
     }
     const int64_t now = clock_now_ns();
     init_shared(c);
+    chat_constraint_init(&c->constraint);
     c->service = s;
     c->route = options->route;
     c->priority = options->priority;
@@ -180,6 +181,9 @@ static void free_work(di_call *c)
     c->request = NULL;
     free(c->parameters);
     c->parameters = NULL;
+    chat_constraint_fini(&c->constraint);
+    di_grammar_free(c->grammar);
+    c->grammar = NULL;
     for (size_t i = 0; i < c->n_tasks; i++) {
         free(c->tasks[i].prompt);
     }
@@ -199,6 +203,7 @@ static void destroy(di_call *c)
     pthread_cond_destroy(&c->changed);
     pthread_mutex_destroy(&c->mutex);
     pthread_mutex_destroy(&c->wake_mutex);
+    free(c->warnings);
     free(c);
 }
 

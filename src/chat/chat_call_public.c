@@ -20,6 +20,11 @@ const char *di_call_id(const di_call *call)
     return call->id;
 }
 
+const char *di_call_warnings(const di_call *call)
+{
+    return call->warnings;
+}
+
 size_t di_call_read(di_call *c, char *out, size_t capacity)
 {
     pthread_mutex_lock(&c->mutex);

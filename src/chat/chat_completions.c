@@ -313,6 +313,9 @@ di_status chat_prepare_completions(di_call *c, chat_scratch *scratch, bool *done
         .n = 1,
     };
     status = read_body(&r, scratch, err);
+    if (status == DI_OK) {
+        status = chat_constraint_body(&c->constraint, r.body, err);
+    }
     js_free(doc);
     c->max_tokens = r.max_tokens;
     if (status == DI_OK && r.max_tokens == 0) {

@@ -113,6 +113,10 @@ static di_status submit_task(const di_service *s, di_call *c, chat_task *t, di_e
         .queue_deadline = c->queue_deadline,
         .deadline = c->deadline,
         .user = t,
+        .grammar = c->grammar,
+        .grammar_waits = c->constraint.waits && s->think_end >= 0,
+        .grammar_after = s->think_end,
+        .grammar_closes = c->constraint.closes,
     };
     const di_status status = di_task_submit(s->scheduler, &options, &t->task, err);
     if (status == DI_OK) {

@@ -4,6 +4,7 @@
 #include "chat/chat_int.h"
 
 #define RETRY_MEMORY_S 1
+#define RETRY_LATE_S 1
 
 chat_failure chat_fail(int http_status, di_status code, int32_t retry_after_s, const char *message)
 {
@@ -38,6 +39,11 @@ const char *chat_failure_text(const chat_failure *failure)
         return failure->message;
     }
     return failure->code == DI_E_MEMORY ? "The server is short of memory. Please try again later." : "The request failed.";
+}
+
+chat_failure chat_late_failure(void)
+{
+    return chat_fail(503, DI_E_LIMIT, RETRY_LATE_S, "The server is overloaded: the request waited too long for its turn.");
 }
 
 void chat_failure_fini(chat_failure *failure)

@@ -2,6 +2,7 @@
  *
  *   di_service_submit                     any thread                        chat_service.c, chat_call.c
  *     -> preparation: JSON, prompt, ids   one of the preparation threads    chat_prepare.c, chat_tokens.c, chat_completions.c
+ *     -> compiler, if its answer has a form to keep that is new             chat_constraint.c, chat_compile.c
  *     -> link: commands                   bounded work a step
  *     -> engine: submit, step, events     the engine thread                 chat_engine.c
  *     -> link: events                     one batch a step
@@ -18,6 +19,7 @@
 #ifndef CHAT_CHAT_INT_H
 #define CHAT_CHAT_INT_H
 
+#include "chat/chat_constraint.h"
 #include "core/core.h"
 
 #include <deepinfer/chat.h>
@@ -35,6 +37,7 @@ typedef struct chat_task chat_task;
 typedef struct chat_engine chat_engine;
 typedef struct chat_output chat_output;
 typedef struct chat_metrics chat_metrics;
+typedef struct chat_compiler chat_compiler;
 
 /* --- Writers ----------------------------------------------------------------------------------------------------------------- */
 
@@ -131,6 +134,9 @@ struct di_call {
     chat_choice *choices; /* [n_choices] */
     int32_t n_choices;
     int64_t n_prompt_tokens; /* over all tasks */
+    chat_constraint constraint;
+    di_grammar *grammar;  /* a reference; NULL = free */
+    char *warnings;       /* one line; set before anything is public; freed with the call */
 
     /* Link. */
     chat_command submit;
@@ -197,6 +203,8 @@ chat_published chat_publish(di_call *c);
 void chat_end_failed(di_call *c, chat_failure *failure);
 void chat_end_cancelled(di_call *c);
 void chat_end(di_call *c);
+/* Publishes the end, and leaves. Behind a preparation. */
+void chat_finish(di_call *c);
 /* Behind the end: frees what only the way needed, and gives up its reference. */
 void chat_leave(di_call *c);
 
@@ -206,6 +214,7 @@ chat_failure chat_fail(int http_status, di_status code, int32_t retry_after_s, c
 /* For an error of the preparation or of a submit, before anything was answered. */
 chat_failure chat_fail_status(di_status status, const di_error *err);
 const char *chat_failure_text(const chat_failure *failure);
+chat_failure chat_late_failure(void);
 void chat_failure_fini(chat_failure *failure);
 /* The error body of the route. False: no memory. */
 bool chat_error_body(di_route route, int http_status, const char *message, buf *out);
@@ -300,6 +309,8 @@ typedef struct chat_preparation {
 di_status chat_prepare_start(di_service *s, int32_t n_threads, di_error *err);
 void chat_prepare_stop(di_service *s); /* what waits is still prepared */
 void chat_prepare_add(di_service *s, di_call *c);
+/* It has not begun, or not ended, in time. */
+bool chat_is_late(const di_call *c);
 
 /* Scratch of one preparation thread. */
 typedef struct chat_scratch {
@@ -378,6 +389,10 @@ struct di_service {
     chat_null *null;
     int64_t context;
     int32_t eos;
+    int32_t think_end; /* -1 = none */
+    di_vocabulary *vocabulary;
+    chat_compiler *compiler;
+    bool deepseek_exact;
     int64_t max_waiting;
     int64_t max_calls;
     size_t max_unread_bytes;

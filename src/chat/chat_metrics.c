@@ -35,6 +35,9 @@ static const met_desc gauges[CHAT_N_GAUGES] = {
     [CHAT_G_KV_BYTES] = {.name = "deepinfer_kv_bytes", .help = "Bytes taken from the KV budget so far."},
     [CHAT_G_CALIBRATION] = {.name = "deepinfer_draft_calibration_error",
                             .help = "Mean distance between how likely verified drafts were said to be and how often they were right."},
+    [CHAT_G_CONSTRAINED] = {.name = "deepinfer_constrained_choices_running", .help = "Running answers that are held to a grammar."},
+    [CHAT_G_GRAMMARS] = {.name = "deepinfer_grammars_cached", .help = "Compiled grammars in the cache."},
+    [CHAT_G_GRAMMAR_BYTES] = {.name = "deepinfer_grammars_cached_bytes", .help = "Their memory when one was last added."},
 };
 
 static const met_desc counters[CHAT_N_COUNTERS] = {
@@ -63,6 +66,14 @@ static const met_desc counters[CHAT_N_COUNTERS] = {
                          .help = "Draft tokens that were right."},
     [CHAT_C_DRAFT_TIME] = {.name = "deepinfer_step_draft_seconds_total", .help = "Time of the draft model in forward passes.",
                            .unit = MET_SECONDS},
+    [CHAT_C_MASKS] = {.name = "deepinfer_grammar_masks_total", .help = "Masks made for tokens and drafts of answers with a grammar."},
+    [CHAT_C_MASK_TIME] = {.name = "deepinfer_grammar_mask_seconds_total", .help = "Time of all threads for these masks.",
+                          .unit = MET_SECONDS},
+    [CHAT_C_MASK_WAIT] = {.name = "deepinfer_grammar_mask_wait_seconds_total",
+                          .help = "Time in forward passes that sampling waited for masks.", .unit = MET_SECONDS},
+    [CHAT_C_GRAMMAR_HITS] = {.name = "deepinfer_grammar_cache_hits_total", .help = "Constraints whose grammar was in the cache."},
+    [CHAT_C_GRAMMAR_REFUSED] = {.name = "deepinfer_grammars_refused_total",
+                                .help = "Constraints that were wrong, not supported or too complex, or found no room in the queue."},
     [CHAT_C_UNREAD] = {.name = "deepinfer_requests_unread_total", .help = "Streams cancelled because nobody read them."},
 };
 
@@ -82,6 +93,7 @@ static const met_desc histograms[CHAT_N_HISTOGRAMS] = {
     [CHAT_H_PREPARE] = {.name = "deepinfer_request_prepare_seconds", .help = "From the arrival of a request to the queue.",
                         .unit = MET_SECONDS},
     [CHAT_H_ITERATION] = {.name = "deepinfer_step_tokens", .alias = "vllm:iteration_tokens_total", .help = "Tokens of a step."},
+    [CHAT_H_COMPILE] = {.name = "deepinfer_grammar_compile_seconds", .help = "Time to compile a constraint.", .unit = MET_SECONDS},
 };
 
 static const met_desc ended_desc = {.name = "deepinfer_requests_total", .alias = "vllm:request_success_total",
@@ -110,7 +122,7 @@ static di_status make_histogram(chat_metrics *m, int i, di_error *err)
     size_t n = COUNT_OF(request_bounds);
     met_desc desc = histograms[i];
     desc.labels = m->labels.data;
-    if (i == CHAT_H_ITL) {
+    if (i == CHAT_H_ITL || i == CHAT_H_COMPILE) {
         bounds = token_bounds;
         n = COUNT_OF(token_bounds);
     } else if (i == CHAT_H_ITERATION) {
@@ -243,6 +255,11 @@ void chat_metrics_step(chat_metrics *m, const di_step_info *info)
     met_observe(m->histograms[CHAT_H_ITERATION], info->n_tokens);
 }
 
+void chat_metrics_compiled(chat_metrics *m, int64_t took_ns)
+{
+    met_observe(m->histograms[CHAT_H_COMPILE], took_ns);
+}
+
 void chat_metrics_unread(chat_metrics *m)
 {
     met_counter_add(m->counters[CHAT_C_UNREAD], 1);
@@ -250,7 +267,7 @@ void chat_metrics_unread(chat_metrics *m)
 
 /* --- The page ------------------------------------------------------------------------------------------------------------------------- */
 
-static void take_over(chat_metrics *m, const di_service_stats *stats)
+static void take_over(chat_metrics *m, const di_service_stats *stats, const chat_compiler_stats *grammars)
 {
     const di_scheduler_stats *const s = &stats->scheduler;
     const di_kv_stats *const kv = &stats->kv;
@@ -263,6 +280,8 @@ static void take_over(chat_metrics *m, const di_service_stats *stats)
         {CHAT_C_EXECUTE, s->execute_ns},      {CHAT_C_SCHEDULE, s->schedule_ns},        {CHAT_C_PLAN, s->plan_ns},
         {CHAT_C_EVICTED, kv->pages_evicted},  {CHAT_C_DRAFTS, s->n_verified},           {CHAT_C_DRAFTED, s->drafted_tokens},
         {CHAT_C_ACCEPTED, s->accepted_tokens}, {CHAT_C_DRAFT_TIME, s->draft_ns},
+        {CHAT_C_MASKS, s->n_masks},           {CHAT_C_MASK_TIME, s->mask_ns},           {CHAT_C_MASK_WAIT, s->mask_wait_ns},
+        {CHAT_C_GRAMMAR_HITS, grammars->n_hits}, {CHAT_C_GRAMMAR_REFUSED, grammars->n_refused},
     };
     const struct {
         int i;
@@ -278,6 +297,9 @@ static void take_over(chat_metrics *m, const di_service_stats *stats)
         {CHAT_G_KV_CACHED, (double)kv->pages_cached},
         {CHAT_G_KV_BYTES, (double)kv->bytes},
         {CHAT_G_CALIBRATION, s->calibration_error},
+        {CHAT_G_CONSTRAINED, (double)s->n_constrained},
+        {CHAT_G_GRAMMARS, (double)grammars->n_grammars},
+        {CHAT_G_GRAMMAR_BYTES, (double)grammars->n_bytes},
     };
     for (size_t i = 0; i < COUNT_OF(totals); i++) {
         met_counter_set(m->counters[totals[i].i], (uint64_t)totals[i].value);
@@ -291,8 +313,8 @@ static void take_over(chat_metrics *m, const di_service_stats *stats)
     }
 }
 
-void chat_metrics_write(chat_metrics *m, const di_service_stats *stats, buf *out)
+void chat_metrics_write(chat_metrics *m, const di_service_stats *stats, const chat_compiler_stats *grammars, buf *out)
 {
-    take_over(m, stats);
+    take_over(m, stats, grammars);
     met_write(m->registry, out);
 }

@@ -2,7 +2,7 @@
  *
  * Everything that can be wrong with a request is found here, off the engine's and the output's thread. A call that is cancelled or too
  * late before its turn is not read at all. */
-#include "chat/chat_int.h"
+#include "chat/chat_compile.h"
 
 #define KEPT_SCRATCH_IDS ((size_t)1 << 18)
 #define ENCODE_THREADS 1 /* a request alone; the pool works on several */
@@ -176,6 +176,9 @@ di_status chat_prepare_conversation(di_call *c, chat_scratch *scratch, di_error 
         status = set_sampling(c, di_request_inference(c->request), err);
     }
     if (status == DI_OK) {
+        status = chat_constraint_request(&c->constraint, c->request, c->service->deepseek_exact, err);
+    }
+    if (status == DI_OK) {
         c->stream = di_request_stream(c->request);
         c->thinking = di_request_thinking(c->request);
         status = new_reply(c, err);
@@ -209,13 +212,13 @@ static di_status prepare_route(di_call *c, chat_scratch *scratch, bool *done, di
 }
 
 /* The queue of this room counts as a queue. */
-static bool is_late(const di_call *c)
+bool chat_is_late(const di_call *c)
 {
     const int64_t now = clock_now_ns();
     return (c->queue_deadline != 0 && now >= c->queue_deadline) || (c->deadline != 0 && now >= c->deadline);
 }
 
-static void finish(di_call *c)
+void chat_finish(di_call *c)
 {
     if (chat_publish(c) != CHAT_PUBLISHED) {
         c->draft.http_status = 503;
@@ -231,13 +234,13 @@ static void prepare(di_call *c, chat_scratch *scratch)
     bool done = false;
     if (chat_call_cancelled(c) != CHAT_NOT_CANCELLED) {
         chat_end_cancelled(c);
-        finish(c);
+        chat_finish(c);
         return;
     }
-    if (is_late(c)) {
-        chat_failure late = chat_fail(503, DI_E_LIMIT, 1, "The server is overloaded: the request waited too long for its turn.");
+    if (chat_is_late(c)) {
+        chat_failure late = chat_late_failure();
         chat_end_failed(c, &late);
-        finish(c);
+        chat_finish(c);
         return;
     }
     const di_status status = prepare_route(c, scratch, &done, &err);
@@ -246,10 +249,12 @@ static void prepare(di_call *c, chat_scratch *scratch)
     if (status != DI_OK) {
         chat_failure failure = chat_fail_status(status, &err);
         chat_end_failed(c, &failure);
-        finish(c);
+        chat_finish(c);
     } else if (done) {
         chat_end(c);
-        finish(c);
+        chat_finish(c);
+    } else if (c->constraint.field != NULL) {
+        chat_compile(c->service->compiler, c);
     } else {
         chat_link_command(&c->service->link, &c->submit);
     }

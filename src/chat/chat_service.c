@@ -3,12 +3,13 @@
  * Closing cancels all calls, waits until the last has left its way, and only then ends the threads in the order of the way. So no
  * thread ever has to look whether the next one is still there. Calls that the user has not freed by then stay readable; the last one
  * frees the struct. */
-#include "chat/chat_int.h"
+#include "chat/chat_compile.h"
 #include "chat/chat_metrics.h"
 
 #define DEFAULT_MODEL_NAME "DeepSeek-V4.1-Flash"
 #define OTHER_MODEL_NAME "DeepSeek-V4-Pro" /* the recipe's second name */
 #define DEFAULT_PREPARE_THREADS 2
+#define THINK_END "</think>"
 #define DEFAULT_MAX_CALLS 20000
 #define DEFAULT_MAX_WAITING 100000 /* of the scheduler */
 #define DEFAULT_UNREAD_BYTES ((size_t)1 << 20)
@@ -106,18 +107,21 @@ static void set_limits(di_service *s, const di_service_options *o)
     s->max_waiting = o->scheduler.max_waiting > 0 ? o->scheduler.max_waiting : DEFAULT_MAX_WAITING;
     s->max_unread_bytes = o->max_unread_bytes > 0 ? o->max_unread_bytes : DEFAULT_UNREAD_BYTES;
     s->no_cache = o->no_cache;
+    s->deepseek_exact = o->deepseek_exact;
+    s->think_end = di_tokenizer_find(s->tokenizer, THINK_END, sizeof THINK_END - 1);
 }
 
 static di_status open_engine(di_service *s, const di_service_options *o, di_script_fn script, void *script_user, di_error *err)
 {
     di_engine_options engine = o->engine;
     di_scheduler_options scheduler = o->scheduler;
-    di_status status = DI_OK;
+    di_status status = di_vocabulary_new(s->tokenizer, &s->eos, 1, &s->vocabulary, err);
     scheduler.on_events = chat_engine_on_events;
     scheduler.user = s;
     scheduler.script = script;
     scheduler.script_user = script_user;
-    if (engine.backend != NULL && strcmp(engine.backend, "null") == 0) {
+    scheduler.vocabulary = s->vocabulary;
+    if (status == DI_OK && engine.backend != NULL && strcmp(engine.backend, "null") == 0) {
         engine.backend = "ref"; /* which never runs */
         if (script == NULL) {
             status = chat_null_new(s->tokenizer, s->eos, &s->null, err);
@@ -136,6 +140,9 @@ static di_status start_threads(di_service *s, int32_t n_prepare, di_error *err)
     di_status status = chat_output_start(s, err);
     if (status == DI_OK) {
         status = chat_engine_start(s, err);
+    }
+    if (status == DI_OK) {
+        status = chat_compiler_new(s, &s->compiler, err);
     }
     return status == DI_OK ? chat_prepare_start(s, n_prepare > 0 ? n_prepare : DEFAULT_PREPARE_THREADS, err) : status;
 }
@@ -220,10 +227,12 @@ void di_service_close(di_service *s)
     di_service_cancel_all(s);
     wait_until_left(s);
     chat_prepare_stop(s);
+    chat_compiler_free(s->compiler);
     chat_engine_stop(s);
     chat_output_stop(s);
     di_scheduler_free(s->scheduler);
     di_engine_close(s->engine);
+    di_vocabulary_free(s->vocabulary);
     chat_null_free(s->null);
     di_recipe_close(s->recipe);
     chat_metrics_free(s->metrics);
@@ -394,10 +403,12 @@ void di_service_get_stats(const di_service *service, di_service_stats *out)
 size_t di_service_metrics(const di_service *service, char *out, size_t capacity)
 {
     di_service_stats stats;
+    chat_compiler_stats grammars;
     buf page;
     buf_init(&page, SIZE_MAX);
     di_service_get_stats(service, &stats);
-    chat_metrics_write(service->metrics, &stats, &page);
+    chat_compiler_get_stats(service->compiler, &grammars);
+    chat_metrics_write(service->metrics, &stats, &grammars, &page);
     const size_t n = give(page.data, page.failed ? 0 : page.size, out, capacity);
     buf_fini(&page);
     return n;

@@ -221,7 +221,7 @@ static di_status read_number(builder *b, js_value *value, di_error *err)
     }
     value->kind = JS_NUMBER;
     value->as.real = strtod_l(value->text, NULL, b->c_locale);
-    if (!isfinite(value->as.real)) {
+    if (!isfinite(value->as.real) && (b->limits == NULL || !b->limits->numbers_any_size)) {
         return err_set(err, DI_E_FORMAT, "%s: line %zu: the number %.40s is out of range", b->scan.name,
                        line_of(b, (size_t)(b->scan.token - b->scan.text)), value->text);
     }

@@ -16,6 +16,7 @@ typedef enum js_kind { JS_NULL, JS_BOOL, JS_INT, JS_NUMBER, JS_STRING, JS_ARRAY,
 typedef struct js_limits {
     int max_depth;             /* containers inside containers; 0 = 64, at most JSC_MAX_DEPTH */
     bool last_duplicate_wins; /* as common API servers do: the last value, at the first position; else an error */
+    bool numbers_any_size;    /* numbers beyond the double range are infinite, and keep their spelling; else an error */
     bool deep_is_malformed;   /* nesting beyond max_depth is DI_E_FORMAT, as common API servers see it, not DI_E_LIMIT */
     size_t max_bytes;         /* of memory, working space included: DI_E_LIMIT beyond it; 0 = no limit */
 } js_limits;

@@ -43,7 +43,8 @@ static di_status alloc_pass(const di_scheduler *s, eng_pass *p, di_error *err)
     p->ids = ar_calloc(rows, sizeof *p->ids);
     p->items = ar_calloc(rows, sizeof *p->items);
     p->results = ar_calloc(rows + (size_t)s->max_running, sizeof *p->results);
-    return p->parts != NULL && p->ids != NULL && p->items != NULL && p->results != NULL
+    p->masks.jobs = ar_calloc(s->vocabulary != NULL ? (size_t)s->max_running : 1, sizeof *p->masks.jobs);
+    return p->parts != NULL && p->ids != NULL && p->items != NULL && p->results != NULL && p->masks.jobs != NULL
                ? DI_OK
                : err_memory(err, "passes of the scheduler", rows * sizeof *p->parts);
 }
@@ -94,6 +95,7 @@ di_status di_scheduler_new(di_engine *engine, const di_scheduler_options *o, di_
     s->user = o->user;
     s->script = o->script;
     s->script_user = o->script_user;
+    s->vocabulary = o->vocabulary;
     s->step_tokens = o->step_tokens > 0 ? o->step_tokens : engine->chunk;
     s->max_running = o->max_running > 0 ? o->max_running : DEFAULT_RUNNING;
     s->max_waiting = o->max_waiting > 0 ? o->max_waiting : DEFAULT_WAITING;
@@ -127,6 +129,7 @@ static void free_pass(eng_pass *p)
     free(p->ids);
     free(p->items);
     free(p->results);
+    free(p->masks.jobs);
 }
 
 /* Most events of a task in one step. */
@@ -198,6 +201,9 @@ static di_status check_task(const di_scheduler *s, const di_task_options *o, di_
             return err_set(err, DI_E_ARGUMENT, "token %zu of the prompt has id %d: the vocabulary is 0..%d", i, o->prompt[i], vocab - 1);
         }
     }
+    if (o->grammar != NULL && s->vocabulary == NULL) {
+        return err_set(err, DI_E_ARGUMENT, "a task has a grammar, and the scheduler no vocabulary");
+    }
     return s->n_waiting < s->max_waiting ? DI_OK : err_set(err, DI_E_LIMIT, "the queue is full: %lld tasks wait", (long long)s->n_waiting);
 }
 
@@ -262,6 +268,13 @@ static di_status new_task(di_scheduler *s, const di_task_options *o, di_task **o
     task->queue_deadline = o->queue_deadline;
     task->deadline = o->deadline;
     task->no_cache = o->no_cache;
+    task->grammar_waits = o->grammar_waits;
+    task->grammar_after = o->grammar_after;
+    task->grammar_closes = o->grammar_closes;
+    if (o->grammar != NULL) {
+        di_grammar_retain(o->grammar);
+        task->grammar = o->grammar;
+    }
     task->n = n;
     task->n_live = n;
     for (int32_t i = 0; i < n; i++) {
@@ -393,6 +406,9 @@ static void count_pass(di_scheduler *s, const eng_pass *p, di_step_info *info)
     s->stats.decode_tokens += info->n_tokens - info->n_prefill;
     s->stats.execute_ns += p->ended_ns - p->began_ns;
     s->stats.draft_ns += p->draft_ns;
+    s->stats.n_masks += p->masks.n_masks;
+    s->stats.mask_ns += p->masks.busy_ns;
+    s->stats.mask_wait_ns += p->masks.wait_ns;
 }
 
 static void take_in(di_scheduler *s, di_step_info *info)

@@ -15,6 +15,8 @@
 
 #include "core/pool.h"
 #include "engine/eng_budget.h"
+#include "engine/eng_grammar.h"
+#include "engine/eng_masks.h"
 #include "engine/engine_int.h"
 
 #include <deepinfer/scheduler.h>
@@ -44,6 +46,7 @@ typedef struct eng_choice {
     mdl_seq seq;
     eng_cache cache;
     eng_sampler *sampler; /* while it runs */
+    eng_constraint *constraint; /* while it runs; NULL = free */
     int64_t position;     /* tokens in passes that were planned, drafts included: at most so many */
     int64_t goal;         /* of PREFILL */
     int64_t n_coming;     /* tokens of passes that are planned or run: at least so many */
@@ -67,6 +70,10 @@ struct di_task {
     di_sampling sampling; /* owned (eng_settings.h); the seed is that of choice 0 */
     int32_t *prompt; /* [n_prompt] */
     int64_t n_prompt;
+    di_grammar *grammar; /* retained; NULL = free */
+    bool grammar_waits;
+    int32_t grammar_after;
+    bool grammar_closes;
     int64_t max_tokens;
     int32_t priority;
     int64_t queue_deadline;
@@ -138,6 +145,7 @@ typedef struct eng_pass {
     int32_t n_rows;      /* of logits */
     di_status status;
     di_error err;        /* of the pass, or of the first result that failed */
+    eng_mask_list masks; /* of choices with a grammar; jobs [max_running] */
     bool proposed;       /* drafts for the next one were made */
     bool leads;          /* passes planned behind it shall have rows for drafts */
     int64_t draft_ns;
@@ -153,6 +161,7 @@ typedef struct eng_executor {
     eng_pass *pass; /* guarded: to run, NULL when it is done */
     bool quit;
     pool *sampling; /* NULL: one thread */
+    eng_masks masks;
 } eng_executor;
 
 /* Drafts as far as they pay. The executor's while it runs a pass, but for the scratch, which is settling's; between passes the
@@ -188,6 +197,7 @@ struct di_scheduler {
     void *user;
     di_script_fn script;
     void *script_user;
+    di_vocabulary *vocabulary; /* NULL: no tasks with a grammar */
     int32_t step_tokens;
     int32_t max_running;
     int64_t max_waiting;
@@ -252,6 +262,11 @@ void eng_queue_fini(di_scheduler *s);
 void eng_plan_next(di_scheduler *s); /* fills s->plan */
 /* Takes what has ended or was preempted meanwhile out of the plan, fills in sampled ids, makes the items. False: nothing is left. */
 bool eng_plan_settle(di_scheduler *s);
+
+/* What a choice samples with, while it runs (eng_sched_open.c): the sampler has scratch as large as the vocabulary. Opening goes over what
+ * was generated before a preemption. Errors: DI_E_MEMORY, those of eng_constraint_new. */
+di_status eng_choice_open(di_scheduler *s, eng_choice *choice, di_error *err);
+void eng_choice_close(eng_choice *choice);
 
 /* ---- executor ---- */
 

@@ -27,10 +27,23 @@ static bool sample_one(const di_scheduler *s, eng_result *r)
     if (r->choice == NULL) {
         return false;
     }
+    eng_choice *const c = r->choice;
+    const uint32_t *mask = NULL;
     r->taken = true;
-    r->status = eng_sampler_choose(r->choice->sampler, row_of(s, r), r->position, NULL, &r->sample, NULL);
+    if (c->constraint != NULL) {
+        mask = eng_constraint_mask(c->constraint);
+        r->status = mask != NULL ? DI_OK : DI_E_INTERNAL;
+    }
     if (r->status == DI_OK) {
-        eng_sampler_accept(r->choice->sampler, r->sample.id, false);
+        r->status = eng_sampler_choose(c->sampler, row_of(s, r), r->position, mask, &r->sample, NULL);
+    }
+    if (r->status == DI_OK) {
+        eng_sampler_accept(c->sampler, r->sample.id, false);
+    }
+    if (r->status == DI_OK && c->constraint != NULL) {
+        bool ended = false;
+        r->status = eng_constraint_accept(c->constraint, r->sample.id, &ended) ? DI_OK : DI_E_INTERNAL;
+        r->sample.is_stop = r->sample.is_stop || ended;
     }
     return r->status == DI_OK;
 }
@@ -75,8 +88,10 @@ static void sample_all(di_scheduler *s, eng_pass *p)
     for (int32_t i = 0; i < p->n_results; i++) {
         eng_result *const r = &p->results[i];
         if (r->taken && r->status != DI_OK) {
+            const eng_constraint *const g = r->choice->constraint;
             (void)err_set(&p->err, r->status, "no token could be chosen"); /* should it succeed now */
-            (void)eng_sampler_choose(r->choice->sampler, row_of(s, r), r->position, NULL, &r->sample, &p->err);
+            (void)eng_sampler_choose(r->choice->sampler, row_of(s, r), r->position, g != NULL ? eng_constraint_mask(g) : NULL, &r->sample,
+                                     &p->err);
         }
     }
 }
@@ -137,7 +152,9 @@ static void take_drafts(const di_scheduler *s, proposal *g)
         }
         const float *const row = s->draft_logits + (size_t)k * (size_t)s->engine->c->vocab;
         const int64_t position = c->seq.n_tokens + 1 + c->n_drafts;
-        if (eng_sampler_choose(c->sampler, row, position, NULL, &sample, NULL) != DI_OK) {
+        const uint32_t *const mask = c->constraint != NULL ? eng_constraint_try_mask(c->constraint) : NULL;
+        const bool maskless = c->constraint != NULL && mask == NULL;
+        if (maskless || eng_sampler_choose(c->sampler, row, position, mask, &sample, NULL) != DI_OK) {
             g->over[k] = true;
             continue;
         }
@@ -145,7 +162,7 @@ static void take_drafts(const di_scheduler *s, proposal *g)
         c->confidence[c->n_drafts] = g->confidence[k];
         c->drafts[c->n_drafts++] = sample.id;
         g->previous[k] = sample.id;
-        g->over[k] = sample.is_stop;
+        g->over[k] = sample.is_stop || (c->constraint != NULL && !eng_constraint_try(c->constraint, sample.id));
     }
 }
 
@@ -167,6 +184,9 @@ static void propose(di_scheduler *s, proposal *g)
         const eng_choice *const c = g->choices[k];
         for (int32_t i = 0; i < c->n_drafts; i++) {
             eng_sampler_retract(c->sampler, c->drafts[i]);
+        }
+        if (c->constraint != NULL) {
+            eng_constraint_take_back(c->constraint);
         }
         if (s->automatic.on) {
             eng_auto_learn(s, c->confidence, c->n_drafts);
@@ -245,6 +265,7 @@ static void run_pass(di_scheduler *s, eng_pass *p)
         if (p->status == DI_OK && n_rows != p->n_rows) {
             p->status = err_set(&p->err, DI_E_INTERNAL, "a pass gave %d rows of logits in place of %d", n_rows, p->n_rows);
         }
+        eng_masks_wait(&s->exec.masks, &p->masks);
         if (p->status == DI_OK) {
             sample_all(s, p);
         }
@@ -290,6 +311,13 @@ static void *executor_main(void *arg)
     return NULL;
 }
 
+/* Masks are small work beside a pass. */
+static int32_t mask_threads(const di_scheduler *s)
+{
+    const int32_t n = s->engine->n_threads / 8;
+    return n < 1 ? 1 : n < ENG_MASK_THREADS ? n : ENG_MASK_THREADS;
+}
+
 di_status eng_exec_start(di_scheduler *s, di_error *err)
 {
     eng_executor *const e = &s->exec;
@@ -300,6 +328,10 @@ di_status eng_exec_start(di_scheduler *s, di_error *err)
         if (status != DI_OK) {
             return status;
         }
+    }
+    const di_status masks = eng_masks_start(&e->masks, s->vocabulary != NULL && s->script == NULL ? mask_threads(s) : 0, err);
+    if (masks != DI_OK) {
+        return masks;
     }
     const int failed = pthread_create(&e->thread, NULL, executor_main, s);
     if (failed != 0) {
@@ -321,12 +353,14 @@ void eng_exec_stop(di_scheduler *s)
     }
     pthread_mutex_destroy(&e->mutex);
     pthread_cond_destroy(&e->changed);
+    eng_masks_stop(&e->masks);
     pool_free(e->sampling);
 }
 
 void eng_exec_submit(di_scheduler *s, eng_pass *pass)
 {
     eng_executor *const e = &s->exec;
+    eng_masks_submit(&e->masks, &pass->masks);
     pthread_mutex_lock(&e->mutex);
     e->pass = pass;
     pthread_cond_broadcast(&e->changed);

@@ -155,24 +155,12 @@ static di_status open_carrier(di_scheduler *s, eng_choice *c, bool alone, int64_
     return status == DI_OK ? eng_cache_find(&c->cache, &c->seq, start, err) : status;
 }
 
-/* Samplers have scratch as large as the vocabulary, so that only running choices have one. */
 static di_status open_samplers(di_scheduler *s, di_task *task, di_error *err)
 {
     di_status status = DI_OK;
     for (int32_t i = 0; i < task->n && status == DI_OK; i++) {
         eng_choice *const c = &task->choices[i];
-        di_sampling settings = task->sampling;
-        settings.seed = eng_sampler_choice_seed(settings.seed, (uint32_t)i);
-        if (c->phase == ENG_ENDED) {
-            continue;
-        }
-        status = eng_sampler_new(&settings, s->engine->c->vocab, &c->sampler, err);
-        for (int64_t t = 0; status == DI_OK && t < task->n_prompt; t++) {
-            eng_sampler_accept(c->sampler, task->prompt[t], true);
-        }
-        for (int64_t t = 0; status == DI_OK && t < c->n_out; t++) {
-            eng_sampler_accept(c->sampler, c->out[t], false);
-        }
+        status = c->phase != ENG_ENDED ? eng_choice_open(s, c, err) : DI_OK;
     }
     return status;
 }
@@ -180,8 +168,7 @@ static di_status open_samplers(di_scheduler *s, di_task *task, di_error *err)
 static void close_samplers(di_task *task)
 {
     for (int32_t i = 0; i < task->n; i++) {
-        eng_sampler_free(task->choices[i].sampler);
-        task->choices[i].sampler = NULL;
+        eng_choice_close(&task->choices[i]);
     }
 }
 
@@ -217,6 +204,7 @@ static void begin(di_scheduler *s, di_task *task, eng_choice *carrier, bool alon
         if (c->phase != ENG_ENDED) {
             c->phase = c == carrier ? ENG_PREFILL : ENG_JOINING;
             s->n_choices++;
+            s->stats.n_constrained += c->constraint != NULL;
         }
     }
     carrier->has_cache = true;
@@ -484,13 +472,21 @@ void eng_plan_next(di_scheduler *s)
 
 /* ---- settling ---- */
 
+/* Helpers make its masks while the pass runs. A script is not held to a grammar. */
+static void add_masks(const di_scheduler *s, eng_pass *p, const eng_choice *c, const int32_t *drafts, int32_t n)
+{
+    if (c->constraint != NULL && s->script == NULL) {
+        p->masks.jobs[p->masks.n++] = (eng_mask_job){.constraint = c->constraint, .drafts = drafts, .n = n};
+    }
+}
+
 static bool goes_on(const eng_choice *c)
 {
     return c->has_cache && (c->phase == ENG_PREFILL || c->phase == ENG_DECODE) && c->cancelled == DI_TASK_RUNNING;
 }
 
 /* The last token and drafts behind it: as many as were planned, and as the output may still have. */
-static void settle_decode(eng_pass *p, eng_part *part)
+static void settle_decode(const di_scheduler *s, eng_pass *p, eng_part *part)
 {
     eng_choice *const c = part->choice;
     int32_t *const ids = p->ids + part->ids_at;
@@ -513,10 +509,11 @@ static void settle_decode(eng_pass *p, eng_part *part)
     }
     part->n_results = part->n;
     p->n_rows += part->n;
+    add_masks(s, p, c, ids + 1, part->n - 1);
 }
 
 /* The row behind a prompt, for all that sample from it; one that joins has no rows, but its sampler is used. */
-static void settle_prefill(eng_pass *p, const eng_part *part)
+static void settle_prefill(const di_scheduler *s, eng_pass *p, const eng_part *part)
 {
     for (int32_t i = 0; i < part->n_results; i++) {
         eng_result *const r = &p->results[part->first_result + i];
@@ -525,18 +522,19 @@ static void settle_prefill(eng_pass *p, const eng_part *part)
             r->choice = NULL;
         } else {
             r->choice->in_flight = true;
+            add_masks(s, p, r->choice, NULL, 0);
         }
     }
     p->n_rows += part->n_results > 0;
 }
 
-static void settle_part(eng_pass *p, eng_part *part)
+static void settle_part(const di_scheduler *s, eng_pass *p, eng_part *part)
 {
     eng_choice *const c = part->choice;
     if (part->prefill) {
-        settle_prefill(p, part);
+        settle_prefill(s, p, part);
     } else {
-        settle_decode(p, part);
+        settle_decode(s, p, part);
     }
     c->in_flight = true;
     p->items[p->n_items++] = (mdl_item){.seq = &c->seq,
@@ -553,13 +551,14 @@ bool eng_plan_settle(di_scheduler *s)
     int32_t kept = 0;
     p->n_items = 0;
     p->n_rows = 0;
+    p->masks.n = 0;
     if (s->automatic.on) {
         eng_auto_cut(s, p);
     }
     for (int32_t i = 0; i < p->n_parts; i++) {
         eng_part part = p->parts[i];
         if (goes_on(part.choice)) {
-            settle_part(p, &part);
+            settle_part(s, p, &part);
             p->parts[kept++] = part;
             continue;
         }

@@ -32,8 +32,8 @@ static void release(di_scheduler *s, eng_choice *c, bool whole)
     }
     s->n_choices -= c->phase != ENG_WAITING;
     s->freed++;
-    eng_sampler_free(c->sampler);
-    c->sampler = NULL;
+    s->stats.n_constrained -= c->constraint != NULL;
+    eng_choice_close(c);
 }
 
 static bool in_flight(const di_task *task)
@@ -61,10 +61,11 @@ static bool has_joining(const di_task *task)
 void eng_retire_free(di_task *task)
 {
     for (int32_t i = 0; i < task->n; i++) {
-        eng_sampler_free(task->choices[i].sampler);
+        eng_choice_close(&task->choices[i]);
         free(task->choices[i].out);
     }
     eng_settings_fini(&task->sampling);
+    di_grammar_free(task->grammar);
     free(task->prompt);
     free(task);
 }
@@ -238,7 +239,8 @@ static void take_result(di_scheduler *s, eng_pass *p, const eng_result *r)
         return;
     }
     if (r->status != DI_OK) {
-        eng_retire_choice(s, c, DI_TASK_FAILED, NULL, &p->err);
+        const di_error *const forbidden = c->constraint != NULL ? eng_constraint_error(c->constraint) : NULL;
+        eng_retire_choice(s, c, DI_TASK_FAILED, NULL, forbidden != NULL ? forbidden : &p->err);
         return;
     }
     di_task *const task = c->task;

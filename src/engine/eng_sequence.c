@@ -267,7 +267,9 @@ static di_status default_sampler(di_sequence *s, di_error *err)
     return s->sampler != NULL ? DI_OK : eng_sampler_new(&sampling, s->engine->c->vocab, &s->sampler, err);
 }
 
-di_status di_sequence_sample(di_sequence *s, di_sample *out, di_error *err)
+di_status di_sequence_sample(di_sequence *s, di_sample *out, di_error *err) { return di_sequence_sample_masked(s, NULL, out, err); }
+
+di_status di_sequence_sample_masked(di_sequence *s, const uint32_t *mask, di_sample *out, di_error *err)
 {
     di_status status = check_ready(s, err);
     if (status == DI_OK) {
@@ -278,7 +280,7 @@ di_status di_sequence_sample(di_sequence *s, di_sample *out, di_error *err)
     }
     const float *row = s->logits + (size_t)(s->n_logits - 1) * (size_t)s->engine->c->vocab;
     di_sample sample;
-    status = eng_sampler_choose(s->sampler, row, di_sequence_length(s), NULL, &sample, err);
+    status = eng_sampler_choose(s->sampler, row, di_sequence_length(s), mask, &sample, err);
     if (status != DI_OK) {
         return status;
     }

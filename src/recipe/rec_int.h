@@ -78,8 +78,10 @@ typedef struct rec_tool {
     rec_str description;
     bool has_description;
     const js_value *parameters; /* object; NULL = {} . With `strict` already normalised (3.3) */
+    const js_value *given;      /* the same as the request has them; NULL = as `parameters` */
     bool has_strict;
     bool strict;
+    bool held;                  /* Messages: calls keep to the parameters; their form stays as it is */
     bool deferred;             /* not in the tool block: announced by a System message, or never */
     rec_str space;             /* Responses: the declared namespace and the name inside it; else empty */
     rec_str member;

@@ -35,6 +35,9 @@ static di_status read_fields(rec_messages *x, const js_value *value, const rec_p
         status = rec_get_bool(value, at, "defer_loading", &tool->deferred, NULL, err);
     }
     if (status == DI_OK) {
+        status = rec_get_bool(value, at, "strict", &tool->held, NULL, err);
+    }
+    if (status == DI_OK) {
         status = rec_check_tool_name(tool->name, rec_path_text(&place, text, sizeof text), err);
     }
     const js_value *const schema = js_get(value, "input_schema");

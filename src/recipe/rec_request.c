@@ -109,6 +109,11 @@ const char *di_request_model(const di_request *request)
     return request->model;
 }
 
+const js_value *rec_request_body(const di_request *request)
+{
+    return request->body;
+}
+
 bool di_request_stream(const di_request *request)
 {
     return request->stream;

@@ -434,6 +434,7 @@ static di_status strict_form(di_request *r, const js_value *schema, bool paramet
 di_status rec_settle_parameters(di_request *r, rec_tool *tool, di_error *err)
 {
     static const char nothing[] = "{\"type\":\"object\",\"properties\":{},\"additionalProperties\":false,\"required\":[]}";
+    tool->given = tool->parameters;
     if (tool->strict && tool->parameters == NULL) {
         return rec_parse_json(r, nothing, sizeof nothing - 1, "strict schema", &tool->parameters, err);
     }

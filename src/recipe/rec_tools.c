@@ -155,3 +155,21 @@ di_status rec_settle_output(di_request *r, di_error *err)
     r->output.stage = first_stage(&r->talk);
     return settle_constraint(r, tools, err);
 }
+
+/* ---- what other rooms ask ---- */
+
+size_t rec_request_offers(const di_request *r, rec_offer *out, size_t capacity, bool *required, bool *refused)
+{
+    const rec_conversation *const talk = &r->talk;
+    const size_t n = r->output.tools ? talk->n_tools : 0;
+    *required = r->output.in_tools;
+    *refused = talk->choice == REC_CHOICE_NONE && r->n_declared > 0;
+    for (size_t i = 0; i < n && i < capacity; i++) {
+        const rec_tool *const tool = talk->tools[i];
+        out[i] = (rec_offer){.name = tool->name.data,
+                             .n_name = tool->name.size,
+                             .parameters = tool->given != NULL ? tool->given : tool->parameters,
+                             .strict = tool->strict || tool->held};
+    }
+    return n;
+}

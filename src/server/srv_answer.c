@@ -40,7 +40,8 @@ static void add_cors_headers(header_list *list, const srv_request *r)
     }
     add_header(list, "Access-Control-Allow-Origin", allowed);
     if (r->method != SRV_OPTIONS) {
-        add_header(list, "Access-Control-Expose-Headers", "x-request-id, request-id, openai-processing-ms, retry-after");
+        add_header(list, "Access-Control-Expose-Headers",
+                   "x-request-id, request-id, openai-processing-ms, retry-after, x-constraint-warnings");
         return;
     }
     const char *const headers = srv_http_header(r, "Access-Control-Request-Headers");
@@ -63,6 +64,9 @@ static void add_status_headers(header_list *list, const srv_request *r, int stat
         char methods[64];
         srv_methods_text(r->route->methods, methods, sizeof methods);
         add_header(list, "Allow", methods);
+    }
+    if (r->call != NULL && di_call_warnings(r->call) != NULL) {
+        add_header(list, "X-Constraint-Warnings", di_call_warnings(r->call));
     }
     if (r->retry_after_s > 0 && (status == MHD_HTTP_TOO_MANY_REQUESTS || status == MHD_HTTP_SERVICE_UNAVAILABLE)) {
         add_number(list, "Retry-After", r->retry_after_s);

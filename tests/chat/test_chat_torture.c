@@ -3,6 +3,7 @@
  * ctest: wrap=malloc,calloc,realloc,strdup,aligned_alloc,free */
 #include "support/torture.h"
 
+#include "chat/chat_compile.h"
 #include "chat_support.h"
 
 static held_script script;
@@ -21,6 +22,13 @@ static const route_case cases[] = {
      "{\"model\":\"DeepSeek-V4.1-Flash\",\"prompt\":[\"a\",\"b\"],\"n\":2,\"stop\":\"zz\",\"echo\":true,\"logit_bias\":{\"7\":1}}"},
     {"completions with ids", DI_ROUTE_COMPLETIONS,
      "{\"model\":\"DeepSeek-V4.1-Flash\",\"prompt\":[1,2,3],\"stream\":true,\"logprobs\":2,\"return_token_ids\":true}"},
+    {"chat with a schema", DI_ROUTE_CHAT,
+     CHAT_HELLO ",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"x\",\"schema\":{\"type\":\"object\","
+                "\"properties\":{\"a\":{\"type\":\"string\"}}}}}}"},
+    {"chat with a tool", DI_ROUTE_CHAT,
+     CHAT_HELLO ",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\",\"properties\":{}}}}]}"},
+    {"completions with an old name", DI_ROUTE_COMPLETIONS,
+     "{\"model\":\"DeepSeek-V4.1-Flash\",\"prompt\":[1,2,3],\"guided_regex\":\"a+\",\"guided_whitespace_pattern\":\" ?\"}"},
     {"completions of nothing", DI_ROUTE_COMPLETIONS,
      "{\"model\":\"DeepSeek-V4.1-Flash\",\"prompt\":[1,2,3],\"max_tokens\":0,\"echo\":true}"},
     {"count", DI_ROUTE_COUNT_TOKENS, "{\"model\":\"DeepSeek-V4.1-Flash\",\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}"},
@@ -84,6 +92,9 @@ static di_status make_and_answer(const void *arg, di_error *err)
         return status;
     }
     status = prepare(c, &scratch, &done, err);
+    if (status == DI_OK && c->constraint.field != NULL) {
+        status = chat_compile_now(c, err);
+    }
     if (status == DI_OK && !done) {
         status = answer(c, err);
     }
@@ -96,7 +107,7 @@ static void memory_ends_at_every_place(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        torture_all(cases[i].name, make_and_answer, &cases[i], 400);
+        torture_all(cases[i].name, make_and_answer, &cases[i], 1000);
     }
 }
 

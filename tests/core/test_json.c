@@ -146,6 +146,18 @@ static void faults_are_refused(void **state)
     }
 }
 
+static void numbers_of_any_size_keep_their_spelling(void **state)
+{
+    (void)state;
+    js_doc *doc = NULL;
+    size_t n;
+    const js_limits limits = {.numbers_any_size = true};
+    assert_int_equal(js_parse("[1e999]", 7, "doc", &limits, &doc, NULL), DI_OK);
+    assert_int_equal(js_kind_of(js_at(js_root(doc), 0)), JS_NUMBER);
+    assert_string_equal(js_spelling(js_at(js_root(doc), 0), &n), "1e999");
+    js_free(doc);
+}
+
 static void depth_is_limited(void **state)
 {
     (void)state;
@@ -225,6 +237,7 @@ int main(void)
         cmocka_unit_test(values_have_kind_and_content),       cmocka_unit_test(readers_accept_anything),
         cmocka_unit_test(members_keep_their_order),           cmocka_unit_test(integers_are_exact_to_their_limits),
         cmocka_unit_test(numbers_do_not_depend_on_the_locale), cmocka_unit_test(faults_are_refused),
+        cmocka_unit_test(numbers_of_any_size_keep_their_spelling),
         cmocka_unit_test(depth_is_limited),                   cmocka_unit_test(the_last_duplicate_may_win),
         cmocka_unit_test(deep_nesting_may_be_a_fault_of_the_text), cmocka_unit_test(memory_is_limited),
     };

@@ -1,6 +1,6 @@
 /* Fails each allocation of opening a scheduler, with and without measuring, submitting and running tasks in turn (support/torture.h): a clean
  * DI_E_MEMORY from the call, or an event that says so; nothing leaks, nothing crashes, and the KV store is as before. The ids come
- * from a script: what the executor's thread does allocates nothing.
+ * from a script: what the executor's thread does allocates nothing. Also with a grammar, which takes memory when a task is admitted.
  * ctest: timeout=240 wrap=malloc,calloc,realloc,strdup,aligned_alloc,free */
 #include "engine/eng_model.h"
 #include "support/torture.h"
@@ -13,6 +13,9 @@
 enum { N_PROMPT = 130, N_NEW = 70, N_TASKS = 2 };
 
 static di_model *model;
+static di_tokenizer *tokenizer; /* of another model: nothing is chosen */
+static di_vocabulary *vocabulary;
+static di_grammar *grammar;
 
 typedef struct told {
     int n_ends;
@@ -37,7 +40,7 @@ static int32_t script(void *user, void *task_user, int32_t choice, int64_t n)
     return (int32_t)((choice * 7 + n) % 200);
 }
 
-static di_status submit(di_scheduler *s, int32_t n, di_error *err)
+static di_status submit(di_scheduler *s, int32_t n, di_grammar *held_to, di_error *err)
 {
     int32_t prompt[N_PROMPT];
     di_task *task;
@@ -49,7 +52,7 @@ static di_status submit(di_scheduler *s, int32_t n, di_error *err)
     sampling.repetition_penalty = 1.1f;
     sampling.top_p = 0.5f;
     const di_task_options o = {
-        .prompt = prompt, .n_prompt = N_PROMPT, .sampling = &sampling, .n = n, .max_tokens = N_NEW, .tenant = "tenant"};
+        .prompt = prompt, .n_prompt = N_PROMPT, .sampling = &sampling, .n = n, .max_tokens = N_NEW, .tenant = "tenant", .grammar = held_to};
     return di_task_submit(s, &o, &task, err);
 }
 
@@ -59,14 +62,13 @@ static di_status run(const void *arg, di_error *err)
     di_scheduler *s = NULL;
     told t = {.n_ends = 0, .failure = {.code = DI_OK}};
     const di_engine_options e = {.backend = "ref", .n_threads = 1, .chunk_tokens = 64};
-    const di_scheduler_options o = {.on_events = on_events, .user = &t, .max_running = 4, .script = script};
-    (void)arg;
+    const di_scheduler_options o = {.on_events = on_events, .user = &t, .max_running = 4, .script = script, .vocabulary = vocabulary};
     di_status status = di_engine_open(model, &e, &engine, err);
     if (status == DI_OK) {
         status = di_scheduler_new(engine, &o, &s, err);
     }
     for (int32_t i = 0; status == DI_OK && i < N_TASKS; i++) {
-        status = submit(s, 1 + i, err);
+        status = submit(s, 1 + i, arg != NULL ? grammar : NULL, err);
     }
     di_step_info info = {.idle = false};
     while (status == DI_OK && !info.idle) {
@@ -93,6 +95,7 @@ static void every_allocation(void **state)
 {
     (void)state;
     torture_all("tasks", run, NULL, LONG_MAX);
+    torture_all("tasks with a grammar", run, grammar, LONG_MAX);
 }
 
 /* With a draft model, whose costs are measured. */
@@ -122,13 +125,22 @@ static void every_allocation_of_measuring(void **state)
 static int open_model(void **state)
 {
     (void)state;
+    char path[1024];
+    const int32_t end = 1;
     model = eng_model_open("tests/data/model/t6");
+    (void)snprintf(path, sizeof path, "%s/models/demo/tokenizer.json", getenv("DI_SOURCE_DIR"));
+    assert_int_equal(di_tokenizer_open(path, &tokenizer, NULL), DI_OK);
+    assert_int_equal(di_vocabulary_new(tokenizer, &end, 1, &vocabulary, NULL), DI_OK);
+    assert_int_equal(di_grammar_compile(DI_GRAMMAR_REGEX, "a+", 2, NULL, &grammar, NULL, NULL), DI_OK);
     return 0;
 }
 
 static int close_model(void **state)
 {
     (void)state;
+    di_grammar_free(grammar);
+    di_vocabulary_free(vocabulary);
+    di_tokenizer_close(tokenizer);
     di_model_close(model);
     return 0;
 }

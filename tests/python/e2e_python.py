@@ -146,6 +146,29 @@ def test_every_parameter_reaches_the_engine(deepinfer, llm):
     assert text(repetition_penalty=100).text != ANSWER
 
 
+def test_outputs_keep_to_a_form(deepinfer, llm):
+    schema = {"type": "object", "properties": {"a": {"type": "integer", "minimum": 0, "maximum": 99}}, "required": ["a"],
+              "additionalProperties": False}
+
+    class Model:
+        @staticmethod
+        def model_json_schema():
+            return schema
+
+    forms = [deepinfer.StructuredOutputsParams(json=Model, disable_any_whitespace=True), deepinfer.StructuredOutputsParams(choice=("up", "down")),
+             {"regex": "[0-9]{3}"}, deepinfer.StructuredOutputsParams(grammar='root ::= "x"+ "y"')]
+    params = [deepinfer.SamplingParams(structured_outputs=form, max_tokens=200, seed=3) for form in forms]
+    first, second, third, fourth = (output.outputs[0] for output in llm.generate([PROMPT] * 4, params))
+    assert set(json.loads(first.text)) == {"a"} and " " not in first.text
+    assert second.text in ("up", "down")
+    assert len(third.text) == 3 and third.text.isdigit()
+    assert fourth.finish_reason == "length" or fourth.text.strip("x") == "y"
+    answer = llm.chat(TALK, deepinfer.SamplingParams(structured_outputs={"choice": ["left", "right"]}, max_tokens=500), thinking=True)[0].outputs[0]
+    assert answer.text in ("left", "right") and answer.reasoning
+    with pytest.raises(deepinfer.BadRequestError, match="conflicting constraints"):
+        llm.generate(PROMPT, deepinfer.SamplingParams(structured_outputs={"regex": "a", "choice": ["b"]}))
+
+
 def test_logprobs_have_ids_and_ranks(deepinfer, llm):
     output = llm.generate(PROMPT, greedy(deepinfer, logprobs=2))[0].outputs[0]
     assert len(output.logprobs) == len(output.token_ids)

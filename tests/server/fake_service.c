@@ -297,6 +297,12 @@ const char *di_call_id(const di_call *call)
     return call->id;
 }
 
+const char *di_call_warnings(const di_call *call)
+{
+    (void)call;
+    return NULL;
+}
+
 size_t di_call_read(di_call *call, char *out, size_t capacity)
 {
     pthread_mutex_lock(&call->service->lock);

@@ -57,6 +57,22 @@ def dumped_ids(tmp_path, *options, **more):
     return load_file(path)["ids"].tolist()[:-1]
 
 
+def test_output_keeps_to_a_form(tmp_path):
+    schema, grammar = tmp_path / "s.json", tmp_path / "g.gbnf"
+    schema.write_text('{"type": "object", "properties": {"n": {"type": "integer", "minimum": 10, "maximum": 99}}, "required": ["n"],'
+                      '"additionalProperties": false}')
+    grammar.write_text('root ::= "<" [a-c]{2} ">"\n')
+    sampled = ("--chat", "--temperature", "1", "--prompt", QUESTION)
+    for seed in range(3):
+        seeded = (*sampled, "--seed", str(seed))
+        assert 10 <= json.loads(text("--json-schema", str(schema), *seeded))["n"] <= 99
+        assert re.fullmatch("(yes|no), [0-9]{2}\n?", text("--regex", "(yes|no), [0-9]{2}", *seeded))
+        assert re.fullmatch("<[abc]{2}>\n?", text("--grammar", str(grammar), *seeded))
+    assert lines("--regex", "[ab]{3}", "--n", "2", *sampled)[-1]["finish"] == "stop"
+    assert "closing parenthesis" in generate("--regex", "(", "--prompt", "x", code=1).stderr.decode()
+    assert "exclude each other" in generate("--regex", "a", "--grammar", str(grammar), "--prompt", "x", code=2).stderr.decode()
+
+
 def test_chat_gives_the_prompt_ids_of_the_evaluation_set(tmp_path):
     rows = list(plain_questions())
     assert len(rows) > 10

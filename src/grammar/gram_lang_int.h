@@ -1,0 +1,26 @@
+/* gram_lang_int.h - how expressions are kept; inside of gram_lang*.c only. */
+#ifndef GRAMMAR_GRAM_LANG_INT_H
+#define GRAMMAR_GRAM_LANG_INT_H
+
+#include "grammar/gram_lang.h"
+
+/* Fields of gram_node by operator. Normal forms: no kid of OR or AND is one again, at most one is a SET; the head of a CAT is no CAT; a
+ * REP of something nullable has min 0; EX_ANY is REP(CHAR, 0, INF). */
+enum {
+    EX_NONE,
+    EX_EPS,
+    EX_SET,  /* a = set */
+    EX_CAT,  /* a, then b */
+    EX_REP,  /* a, b to c times */
+    EX_OR,   /* kids[0, a) */
+    EX_AND,  /* kids[0, a) */
+    EX_NOT,  /* a */
+    EX_WORDS /* words [b, c) of list a, what follows their first d characters, which they share */
+};
+
+/* Bits of gram_node.known. */
+enum { KNOWN_EMPTY = 1, KNOWN_LENGTHS = 2 };
+
+gram_ex gram_ex_words_rest(gram_lang *l, uint32_t list, uint32_t from, uint32_t to, uint32_t depth);
+
+#endif

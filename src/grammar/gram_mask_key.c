@@ -1,0 +1,134 @@
+/* gram_mask_key.c - masks inside of a member's name that the context must look at; see gram_mask.h.
+ *
+ * Such a name is a declared one or one of a class. Names of classes are a state of their own, the same for all contexts
+ * that allow these classes, so their mask is kept. What it lacks lies along the declared names, and what it has too much
+ * lies along the names that were used before: a walk along these two decides there. Where the text has left both, names
+ * of classes are all there is. */
+#include "grammar/gram_mask.h"
+
+typedef gram_name_place place;
+
+static void add_bytes(gram_machine *m, place *p, gram_ex ex)
+{
+    if (ex == GRAM_EX_NONE) {
+        return;
+    }
+    const gram_row *row = gram_row_of(m->lang, ex);
+    for (uint32_t i = 0, from = 0; i < row->n && from < 0x80; from = row->seg[i].last + 1, i++) {
+        for (uint32_t c = from; row->seg[i].to != GRAM_EX_NONE && c < 0x80 && c <= row->seg[i].last; c++) {
+            p->path[c / 64] |= (uint64_t)1 << c % 64;
+        }
+    }
+    for (uint32_t i = row->n; i > 0 && row->seg[i - 1].last >= 0x80; i--) {
+        if (row->seg[i - 1].to != GRAM_EX_NONE) {
+            p->path[2] = p->path[3] = UINT64_MAX;
+        }
+    }
+    p->path['\\' / 64] |= (uint64_t)1 << '\\' % 64;
+    p->path['"' / 64] &= ~((uint64_t)1 << '"' % 64); /* as a character it is escaped */
+}
+
+/* The place at `pos`; false when it is on no way any more. */
+static bool place_at(gram_machine *m, gram_pos pos, place *out)
+{
+    const gram_lex *state = gram_lex_at(m->lexes, pos.lex);
+    *out = (place){.pos = pos};
+    if (state->kind < LX_CHAR || state->kind > LX_LOW) { /* the name has ended */
+        memset(out->path, 0xFF, sizeof out->path);
+        return true;
+    }
+    const gram_ex used = state->mode == MODE_KEY_CHECK ? pos.n : GRAM_EX_NONE;
+    out->used = used != GRAM_EX_NONE;
+    if (state->kind != LX_CHAR) {
+        memset(out->path, 0xFF, sizeof out->path);
+        return true;
+    }
+    const gram_ex words = m->lexes->vecs[state->words[1]].ex[0];
+    add_bytes(m, out, words);
+    add_bytes(m, out, used);
+    if (gram_nullable(m->lang, words) || gram_nullable(m->lang, used)) {
+        out->path['"' / 64] |= (uint64_t)1 << '"' % 64;
+    }
+    return words != GRAM_EX_NONE || out->used;
+}
+
+static void forbid_all(const gram_mask_work *w, const gram_trie_node *node)
+{
+    for (uint32_t i = 0; i < node->size; i++) {
+        gram_mask_forbid(w, node[i].token);
+    }
+}
+
+static bool has_byte(const place *p, uint8_t byte) { return (p->path[byte / 64] >> byte % 64 & 1) != 0; }
+
+/* Decides all tokens along the ways; `loose`: some of them may be allowed wrongly. False when the text is needed. */
+static bool walk_along(gram_mask_work *w, const place *start, bool loose)
+{
+    place *stack = w->g->places;
+    const gram_tree *tree = &w->v->tree;
+    uint32_t depth = 0;
+    stack[0] = *start;
+    stack[0].kid = tree->first[0];
+    stack[0].end = tree->first[1];
+    for (;;) {
+        place *above = &stack[depth];
+        while (above->kid < above->end && !has_byte(above, tree->bytes[above->kid])) {
+            above->kid++;
+        }
+        if (above->kid == above->end) {
+            if (depth-- == 0) {
+                return true;
+            }
+            continue;
+        }
+        const uint32_t i = tree->kids[above->kid];
+        const uint8_t byte = tree->bytes[above->kid++];
+        gram_pos pos = above->pos;
+        const gram_step_result result = gram_machine_step(w->m, &pos, byte, NULL);
+        if (result == GRAM_STEP_EXACT) {
+            return false;
+        }
+        if (result == GRAM_STEP_DEAD) {
+            if (loose || above->used) {
+                forbid_all(w, &tree->nodes[i]);
+            }
+        } else if (place_at(w->m, pos, &stack[depth + 1])) {
+            gram_mask_allow(w, tree->nodes[i].token);
+            depth++;
+            stack[depth].kid = tree->first[i];
+            stack[depth].end = tree->first[i + 1];
+        }
+    }
+}
+
+/* The state whose mask to begin with; 0 = nothing is allowed. Where the only class is all names but the declared ones, it
+ * may as well be all names (*loose): the difference lies along the declared names, and the state is the same for all
+ * such objects. */
+static uint32_t names_to_begin_with(gram_mask_work *w, gram_pos pos, bool *loose)
+{
+    const gram_json *j = &w->m->json;
+    const gram_obj_view *view = j->obj_views[j->frames[pos.ctx].view];
+    const gram_obj_plan *plan = &j->obj_plans[j->obj_states[view->state].plan];
+    *loose = plan->n_patterns == 0 && plan->n_classes == 1 && view->classes != 0;
+    if (!*loose) {
+        return gram_js_class_names(w->m, pos.ctx, gram_lex_at(w->m->lexes, pos.lex)->words[1]);
+    }
+    const uint32_t vec = gram_vec_id(w->m->lexes, (const gram_ex[]){GRAM_EX_NONE, GRAM_EX_ANY}, 2, true);
+    return gram_chars_state(w->m->lexes, MODE_KEY, vec, 0);
+}
+
+bool gram_mask_by_names(gram_mask_work *w, gram_pos pos)
+{
+    bool loose;
+    place start;
+    const uint32_t names = names_to_begin_with(w, pos, &loose);
+    if (gram_failed(w->m->mem)) {
+        return false;
+    }
+    if (names == 0) {
+        memset(w->mask, 0, w->v->words * sizeof *w->mask);
+    } else if (!gram_mask_by_state(w, (gram_pos){pos.ctx, names, GRAM_EX_NONE})) {
+        return false;
+    }
+    return !place_at(w->m, pos, &start) || (walk_along(w, &start, loose) && !gram_failed(w->m->mem));
+}
