@@ -133,6 +133,7 @@ void di_engine_close(di_engine *e)
     while (e->first != NULL) {
         di_sequence_free(e->first);
     }
+    eng_tier_free(e->tier);
     kv_store_free(e->kv);
     mdl_runner_free(e->runner);
     free(e->items);

@@ -38,6 +38,7 @@ struct di_engine {
     const ops_backend *backend;
     mdl_runner *runner;
     kv_store *kv;
+    eng_tier *tier; /* below kv; NULL = nothing is */
     di_sequence *first;
     di_sequence *last;
     int32_t chunk;

@@ -4,7 +4,7 @@
  * SHA-256(0 || namespace || length of the salt, 8 bytes little-endian || SHA-256(salt)): the first byte keeps the two kinds apart, the
  * lengths are fixed, so no two different prefixes give the same bytes (serving.md 4.5; the salt against timing across tenants: 4.4).
  * Pure functions, any thread. */
-#include "kv/kv.h"
+#include "kv/kv_disk.h"
 
 #include "core/digest.h"
 
@@ -44,4 +44,17 @@ bool kv_key_next(const uint8_t name_space[KV_KEY_BYTES], const uint8_t parent[KV
     }
     put_bytes(to, image != NULL ? image : no_image);
     return digest_sha256(text, sizeof text, out, NULL) == DI_OK;
+}
+
+/* Of the salt alone: a tenant is the same one in every namespace. */
+bool kv_tenant_of(kv_salt salt, kv_tenant *out)
+{
+    uint8_t text[1 + KV_KEY_BYTES] = {2};
+    uint8_t digest[KV_KEY_BYTES];
+    if (digest_sha256(salt.size > 0 ? salt.data : "", salt.size, text + 1, NULL) != DI_OK ||
+        digest_sha256(text, sizeof text, digest, NULL) != DI_OK) {
+        return false;
+    }
+    memcpy(out->id, digest, sizeof out->id);
+    return true;
 }

@@ -1,0 +1,277 @@
+/* eng_tier.c - the tiers below the KV store as one object: opening, polling, keeping; see eng_tier.h. Restoring is in eng_restore.c. */
+#include "engine/eng_cache.h"
+
+#include "core/core.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define SMOOTHING 0.2                         /* of measured speeds: the weight of the newest */
+#define CLOSE_NS ((int64_t)30 * 1000000000)   /* longest wait for what is still to be written */
+#define CLOSE_STEP_NS ((int64_t)100 * 1000000)
+#define KEPT 1u /* tag of a page whose bytes the lower tiers were given */
+
+/* ---- opening ---- */
+
+di_status eng_tier_new(const eng_tier_options *o, eng_tier **out, di_error *err)
+{
+    eng_tier *const t = calloc(1, sizeof *t);
+    pthread_condattr_t monotonic;
+    if (t == NULL) {
+        return err_memory(err, "cache tiers", sizeof *t);
+    }
+    t->runner = o->runner;
+    t->kv = o->kv;
+    t->replay = o->replay;
+    t->load = o->load;
+    memcpy(t->name_space, o->name_space, sizeof t->name_space);
+    memcpy(t->ttl_s, o->ttl_s, sizeof t->ttl_s);
+    const di_status status = kv_ram_new(o->ram_bytes, &t->ram, err);
+    if (status != DI_OK) {
+        free(t);
+        return status;
+    }
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&t->mutex, NULL);
+    pthread_cond_init(&t->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    *out = t;
+    return DI_OK;
+}
+
+void eng_tier_add(eng_tier *t, kv_lower lower) { t->lowers[t->n_lowers++] = lower; }
+
+void eng_tier_free(eng_tier *t)
+{
+    if (t == NULL) {
+        return;
+    }
+    const int64_t end = clock_now_ns() + CLOSE_NS;
+    while (t->n_puts > 0 && clock_now_ns() < end) {
+        eng_tier_wait(t, CLOSE_STEP_NS);
+    }
+    for (int32_t i = 0; i < t->n_lowers; i++) {
+        t->lowers[i].table->close(t->lowers[i].store); /* whatever is left ends in here */
+    }
+    t->n_lowers = 0;
+    eng_tier_poll(t);
+    kv_ram_free(t->ram);
+    pthread_cond_destroy(&t->changed);
+    pthread_mutex_destroy(&t->mutex);
+    free(t);
+}
+
+/* ---- polling ---- */
+
+void eng_tier_wake(void *tier)
+{
+    eng_tier *const t = tier;
+    pthread_mutex_lock(&t->mutex);
+    t->signalled = true;
+    pthread_cond_signal(&t->changed);
+    pthread_mutex_unlock(&t->mutex);
+}
+
+void eng_tier_poll(eng_tier *t)
+{
+    for (int32_t i = 0; i < t->n_lowers; i++) {
+        (void)t->lowers[i].table->poll(t->lowers[i].store);
+    }
+    for (eng_restore *r = t->restores, *next; r != NULL; r = next) {
+        next = eng_restore_next(r);
+        eng_restore_advance(r); /* an abandoned one may be gone behind it */
+    }
+}
+
+void eng_tier_wait(eng_tier *t, int64_t timeout_ns)
+{
+    const int64_t end = clock_now_ns() + timeout_ns;
+    const struct timespec at = {.tv_sec = end / 1000000000, .tv_nsec = end % 1000000000};
+    int late = 0;
+    pthread_mutex_lock(&t->mutex);
+    while (!t->signalled && late == 0) {
+        late = pthread_cond_timedwait(&t->changed, &t->mutex, &at);
+    }
+    t->signalled = false;
+    pthread_mutex_unlock(&t->mutex);
+    eng_tier_poll(t);
+}
+
+/* ---- keeping ---- */
+
+typedef struct put {
+    kv_disk_put put;
+    eng_tier *tier;
+    kv_ram_record *record; /* held */
+} put;
+
+static void put_done(kv_disk_op *op)
+{
+    put *const p = op->user;
+    kv_ram_drop(p->tier->ram, p->record);
+    p->tier->n_puts--;
+    free(p);
+}
+
+/* Writes come from the memory tier; half of it at most, so that restores find room. */
+static bool may_hold(const eng_tier *t, int64_t bytes)
+{
+    kv_ram_counters k;
+    kv_ram_get_counters(t->ram, &k);
+    return t->n_lowers == 0 || bytes <= k.max_bytes / 2 - k.held_bytes;
+}
+
+static void write_down(eng_tier *t, kv_lower lower, const eng_keep *keep, kv_ram_record *record)
+{
+    put *const p = calloc(1, sizeof *p);
+    if (p == NULL) {
+        t->counters.not_kept++;
+        return;
+    }
+    p->tier = t;
+    p->record = record;
+    p->put = (kv_disk_put){.op = {.done = put_done, .user = p},
+                           .kind = record->kind,
+                           .tag = record->tag,
+                           .class_id = keep->class_id,
+                           .ttl_s = keep->ttl_s,
+                           .pinned = keep->pinned,
+                           .tenant = keep->tenant,
+                           .payload = record->data,
+                           .bytes = record->bytes};
+    memcpy(p->put.key, record->key, KV_KEY_BYTES);
+    kv_ram_hold(record);
+    t->n_puts++;
+    if (!lower.table->put(lower.store, &p->put)) {
+        t->counters.not_kept++;
+        put_done(&p->put.op);
+    }
+}
+
+/* A record to be filled; NULL: it is there already, or there is no room. */
+static kv_ram_record *begin_keep(eng_tier *t, const eng_keep *keep, const uint8_t *key, kv_disk_kind kind, size_t bytes, bool *there)
+{
+    const int64_t now = clock_now_ns();
+    const int64_t ttl = keep->ttl_s > 0 ? keep->ttl_s : t->ttl_s[keep->class_id];
+    kv_ram_record *record = kv_ram_find(t->ram, key, kind, now);
+    *there = record != NULL;
+    if (record != NULL) {
+        kv_ram_drop(t->ram, record);
+        return NULL;
+    }
+    record = may_hold(t, (int64_t)bytes) ? kv_ram_add(t->ram, key, kind, (int64_t)bytes) : NULL;
+    if (record == NULL) {
+        t->counters.not_kept++;
+        return NULL;
+    }
+    record->tenant = keep->tenant;
+    record->expires_ns = ttl > 0 && ttl < INT64_MAX / 2000000000 && !keep->pinned ? now + ttl * 1000000000 : INT64_MAX;
+    return record;
+}
+
+static void end_keep(eng_tier *t, const eng_keep *keep, kv_ram_record *record)
+{
+    kv_ram_list(t->ram, record);
+    for (int32_t i = 0; i < t->n_lowers; i++) {
+        write_down(t, t->lowers[i], keep, record);
+    }
+    t->counters.kept[record->kind]++;
+    t->counters.kept_bytes += record->bytes;
+    kv_ram_drop(t->ram, record);
+}
+
+void eng_tier_keep_page(eng_tier *t, const eng_keep *keep, const uint8_t *key, kv_slot *page)
+{
+    bool there = false;
+    if (kv_tag(page) == KEPT) {
+        return;
+    }
+    kv_ram_record *const record = begin_keep(t, keep, key, KV_DISK_UNIT, mdl_flat_page_bytes(t->runner), &there);
+    if (record != NULL) {
+        mdl_flat_page_out(t->runner, record->data, kv_data(page));
+        end_keep(t, keep, record);
+    }
+    if (record != NULL || there) {
+        kv_set_tag(page, KEPT);
+    }
+}
+
+void eng_tier_keep_state(eng_tier *t, const eng_keep *keep, const uint8_t *key, const kv_slot *state, int64_t at)
+{
+    bool there = false;
+    const bool whole = kv_tag(state) == ENG_STATE_WHOLE;
+    kv_ram_record *const record =
+        begin_keep(t, keep, key, KV_DISK_SNAPSHOT, mdl_flat_state_bytes(t->runner, whole), &there);
+    if (record != NULL) {
+        record->tag = kv_tag(state);
+        mdl_flat_state_out(t->runner, record->data, kv_data(state), at, whole);
+        end_keep(t, keep, record);
+    }
+}
+
+void eng_tier_note_kept(kv_slot *page) { kv_set_tag(page, KEPT); }
+
+/* ---- care ---- */
+
+typedef struct care {
+    kv_disk_care care;
+    eng_tier *tier;
+    kv_tenant tenant;
+    uint8_t keys[][KV_KEY_BYTES];
+} care;
+
+static void care_done(kv_disk_op *op)
+{
+    care *const c = op->user;
+    c->tier->n_puts--;
+    free(c);
+}
+
+/* In every lower tier; without memory for it nothing happens. */
+static void start_care(eng_tier *t, kv_disk_care_kind kind, const kv_tenant *tenant, const uint8_t (*keys)[KV_KEY_BYTES], int64_t n)
+{
+    for (int32_t i = 0; i < t->n_lowers; i++) {
+        care *const c = calloc(1, sizeof *c + (size_t)n * KV_KEY_BYTES);
+        if (c == NULL) {
+            return;
+        }
+        c->tier = t;
+        c->care = (kv_disk_care){.op = {.done = care_done, .user = c}, .kind = kind, .n = n};
+        if (tenant != NULL) {
+            c->tenant = *tenant;
+            c->care.tenant = &c->tenant;
+        }
+        if (n > 0) {
+            memcpy(c->keys, keys, (size_t)n * KV_KEY_BYTES);
+            c->care.keys = (const uint8_t(*)[KV_KEY_BYTES])c->keys;
+        }
+        t->n_puts++;
+        t->lowers[i].table->care(t->lowers[i].store, &c->care);
+    }
+}
+
+void eng_tier_purge(eng_tier *t, const kv_tenant *tenant)
+{
+    (void)kv_ram_purge(t->ram, tenant);
+    start_care(t, KV_DISK_PURGE, tenant, NULL, 0);
+}
+
+void eng_tier_pin(eng_tier *t, const uint8_t (*keys)[KV_KEY_BYTES], int64_t n)
+{
+    if (n > 0) {
+        start_care(t, KV_DISK_PIN, NULL, keys, n);
+    }
+}
+
+/* ---- speeds ---- */
+
+double eng_tier_smooth(double before, double now) { return before > 0 ? before + SMOOTHING * (now - before) : now; }
+
+void eng_tier_note_prefill(eng_tier *t, int64_t n_tokens, int64_t ns)
+{
+    if (n_tokens > 0 && ns > 0) {
+        t->token_ns = eng_tier_smooth(t->token_ns, (double)ns / (double)n_tokens);
+    }
+}
