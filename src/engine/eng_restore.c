@@ -297,7 +297,7 @@ static void begin_reads(eng_restore *r)
 
 static void release_leases(eng_restore *r)
 {
-    for (int32_t i = 0; i < r->n_asked; i++) {
+    for (int32_t i = 0; i < r->n_asked && i < r->tier->n_lowers; i++) {
         if (r->leased[i]) {
             r->tier->lowers[i].table->release(r->tier->lowers[i].store, &r->finds[i]);
             r->leased[i] = false;
@@ -491,10 +491,10 @@ eng_restored eng_restore_finish(eng_restore *r, kv_salt salt)
     return out;
 }
 
-void eng_restored_fini(eng_tier *t, eng_restored *restored)
+void eng_restored_fini(kv_store *kv, eng_restored *restored)
 {
-    kv_drop(t->kv, restored->snapshot);
-    kv_unpin(t->kv, restored->unit);
+    kv_drop(kv, restored->snapshot);
+    kv_unpin(kv, restored->unit);
 }
 
 eng_restored eng_restore_run(eng_tier *t, kv_salt salt, const int32_t *ids, int64_t n)

@@ -352,6 +352,7 @@ static void count_pass(di_scheduler *s, const eng_pass *p, di_step_info *info)
             s->stats.n_verified += p->parts[i].n > 1;
         }
     }
+    eng_load_note(s, p);
     s->stats.n_steps++;
     s->stats.prefill_tokens += info->n_prefill;
     s->stats.decode_tokens += info->n_tokens - info->n_prefill;
@@ -386,6 +387,7 @@ di_status di_scheduler_step(di_scheduler *s, di_step_info *info, di_error *err)
     *info = (di_step_info){.n_tokens = 0};
     expire(s);
     eng_retire_marked(s);
+    eng_load_step(s);
     eng_plan_next(s);
     const int64_t planned = clock_now_ns();
     const eng_pass *const before = s->flight;
@@ -401,7 +403,7 @@ di_status di_scheduler_step(di_scheduler *s, di_step_info *info, di_error *err)
     hand_out(s);
     s->stats.schedule_ns += before != NULL ? submitted - (before->ended_ns > began ? before->ended_ns : began) : 0;
     s->stats.plan_ns += planned - began + clock_now_ns() - submitted;
-    info->idle = s->flight == NULL && s->n_running == 0 && (s->n_waiting == 0 || eng_queue_next(s) == NULL);
+    info->idle = s->flight == NULL && s->n_running == 0 && s->n_loading == 0 && (s->n_waiting == 0 || eng_queue_next(s) == NULL);
     info->next_deadline = s->next_deadline != INT64_MAX ? s->next_deadline : 0;
     return DI_OK;
 }

@@ -153,8 +153,11 @@ di_task *eng_queue_next(const di_scheduler *s)
 {
     di_task *best = NULL;
     for (const eng_tenant *t = s->waiting; t != NULL; t = t->next) {
-        di_task *const task = t->first;
-        if (t->state == DI_TENANT_PAUSED) {
+        di_task *task = t->first;
+        while (task != NULL && task->is_loading) {
+            task = task->next;
+        }
+        if (task == NULL || t->state == DI_TENANT_PAUSED) {
             continue;
         }
         if (best == NULL || task->priority > best->priority ||

@@ -140,9 +140,7 @@ static di_status reserve(di_sequence *s, const int32_t *ids, size_t n, size_t *s
     if (status == DI_OK && length == 0) {
         eng_restored restored = eng_cache_restore(&s->cache);
         status = eng_cache_find(&s->cache, &s->caches, &start, err);
-        if (s->cache.tier != NULL) {
-            eng_restored_fini(s->cache.tier, &restored);
-        }
+        eng_restored_fini(s->engine->kv, &restored);
     }
     if (status == DI_OK) {
         status = eng_cache_reserve(&s->cache, &s->caches, length + (int64_t)n, err);

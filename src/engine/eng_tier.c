@@ -49,13 +49,13 @@ void eng_tier_free(eng_tier *t)
         return;
     }
     const int64_t end = clock_now_ns() + CLOSE_NS;
-    while (t->n_puts > 0 && clock_now_ns() < end) {
+    while ((t->n_puts > 0 || t->restores != NULL) && clock_now_ns() < end) {
         eng_tier_wait(t, CLOSE_STEP_NS);
     }
     for (int32_t i = 0; i < t->n_lowers; i++) {
         t->lowers[i].table->close(t->lowers[i].store); /* whatever is left ends in here */
     }
-    t->n_lowers = 0;
+    t->n_lowers = 0; /* leases that were left are gone with them */
     eng_tier_poll(t);
     kv_ram_free(t->ram);
     pthread_cond_destroy(&t->changed);
@@ -258,11 +258,19 @@ void eng_tier_purge(eng_tier *t, const kv_tenant *tenant)
     start_care(t, KV_DISK_PURGE, tenant, NULL, 0);
 }
 
-void eng_tier_pin(eng_tier *t, const uint8_t (*keys)[KV_KEY_BYTES], int64_t n)
+void eng_tier_pin(eng_tier *t, kv_salt salt, const int32_t *ids, int64_t n_units)
 {
-    if (n > 0) {
-        start_care(t, KV_DISK_PIN, NULL, keys, n);
+    uint8_t (*const keys)[KV_KEY_BYTES] = ar_calloc((size_t)n_units, sizeof *keys);
+    uint8_t key[KV_KEY_BYTES];
+    bool made = keys != NULL && n_units > 0 && kv_key_root(t->name_space, salt, key);
+    for (int64_t i = 0; made && i < n_units; i++) {
+        made = kv_key_next(t->name_space, key, ids + i * KV_UNIT_TOKENS, NULL, key);
+        memcpy(keys[i], key, sizeof key);
     }
+    if (made) {
+        start_care(t, KV_DISK_PIN, NULL, (const uint8_t(*)[KV_KEY_BYTES])keys, n_units);
+    }
+    free(keys);
 }
 
 /* ---- speeds ---- */

@@ -103,8 +103,8 @@ void eng_tier_note_prefill(eng_tier *t, int64_t n_tokens, int64_t ns);
 
 /* Everything of a tenant, or of all with NULL, is not found any more from now on; disks give the bytes back by and by. */
 void eng_tier_purge(eng_tier *t, const kv_tenant *tenant);
-/* What the lower tiers have of these keys [n] stays until it is purged. */
-void eng_tier_pin(eng_tier *t, const uint8_t (*keys)[KV_KEY_BYTES], int64_t n);
+/* What the lower tiers have of the first n_units units of a text stays until it is purged. */
+void eng_tier_pin(eng_tier *t, kv_salt salt, const int32_t *ids, int64_t n_units);
 
 /* ---- restoring (eng_restore.c) ---- */
 
@@ -119,7 +119,7 @@ typedef struct eng_restored { /* keeps what came from being evicted before the l
 
 /* Makes what came units of the tree, and ends the restore. */
 eng_restored eng_restore_finish(eng_restore *r, kv_salt salt);
-void eng_restored_fini(eng_tier *t, eng_restored *restored); /* behind the look-up */
+void eng_restored_fini(kv_store *kv, eng_restored *restored); /* behind the look-up */
 /* All of it, waiting for the lower tiers. */
 eng_restored eng_restore_run(eng_tier *t, kv_salt salt, const int32_t *ids, int64_t n);
 void eng_restore_abandon(eng_restore *r); /* its reads end by themselves; NULL is ignored */

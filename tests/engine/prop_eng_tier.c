@@ -53,15 +53,6 @@ typedef struct setup {
     tier_fake *shared; /* under it */
 } setup;
 
-static void add_disk(di_engine *e, tier_fake *f)
-{
-    if (f != NULL) {
-        f->wake = eng_tier_wake;
-        f->wake_user = e->tier;
-        eng_tier_add(e->tier, tier_fake_lower(f));
-    }
-}
-
 static di_engine *open_engine(const setup *o)
 {
     di_engine *e = NULL;
@@ -72,15 +63,7 @@ static di_engine *open_engine(const setup *o)
         fail_msg("%s", err.message);
     }
     if (o->ram_bytes > 0) {
-        const eng_tier_options t = {.runner = e->runner,
-                                    .kv = e->kv,
-                                    .name_space = {(uint8_t)o->replay},
-                                    .replay = o->replay != DI_REPLAY_OFF,
-                                    .load = ENG_LOAD_ALWAYS,
-                                    .ram_bytes = o->ram_bytes};
-        assert_int_equal(eng_tier_new(&t, &e->tier, NULL), DI_OK);
-        add_disk(e, o->disk);
-        add_disk(e, o->shared);
+        tier_fake_attach(e, o->ram_bytes, o->disk, o->shared);
     }
     return e;
 }
@@ -392,16 +375,6 @@ static void two_disks_make_one_chain(void **state)
 
 /* ---- random ---- */
 
-static void set_faults(tier_fake *f, uint64_t round)
-{
-    f->forgets = round % 2 == 1 ? 5 : 0;
-    f->fails = round % 3 == 1 ? 10 : 0;
-    f->late = round % 5 == 2 ? 20 : 0;
-    f->refuses = round % 3 == 2 ? 20 : 0;
-    f->lies_about_size = round % 4 == 3 ? 10 : 0;
-    f->dawdles = round % 2 == 0 ? 50 : 0;
-}
-
 /* Random engines over the same two disks, each with room for little. Returns the bytes that were restored. */
 static int64_t run_random(const script *scripts, size_t n_scripts, size_t n_runs, tier_fake disks[2], uint64_t *seed)
 {
@@ -433,7 +406,7 @@ static void random_engines(const char *dir, uint64_t rounds, size_t most, size_t
         write_scripts(scripts, N_SCRIPTS, most, &seed);
         for (uint64_t i = 0; i < 2; i++) {
             tier_fake_init(&disks[i], seed + i);
-            set_faults(&disks[i], round + i);
+            tier_fake_set_faults(&disks[i], round + i);
         }
         for (int i = 0; i < 3; i++) {
             restored += run_random(scripts, N_SCRIPTS, n_runs, disks, &seed);

@@ -239,3 +239,35 @@ kv_lower tier_fake_lower(tier_fake *f)
     };
     return (kv_lower){.table = &table, .store = f};
 }
+
+static void attach(di_engine *e, tier_fake *f)
+{
+    if (f != NULL) {
+        f->wake = eng_tier_wake;
+        f->wake_user = e->tier;
+        eng_tier_add(e->tier, tier_fake_lower(f));
+    }
+}
+
+void tier_fake_attach(di_engine *e, int64_t ram_bytes, tier_fake *disk, tier_fake *shared)
+{
+    const eng_tier_options o = {.runner = e->runner,
+                                .kv = e->kv,
+                                .name_space = {(uint8_t)e->replay}, /* as the engine's store has without tiers of its own */
+                                .replay = e->replay != DI_REPLAY_OFF,
+                                .load = ENG_LOAD_ALWAYS,
+                                .ram_bytes = ram_bytes};
+    assert_int_equal(eng_tier_new(&o, &e->tier, NULL), DI_OK);
+    attach(e, disk);
+    attach(e, shared);
+}
+
+void tier_fake_set_faults(tier_fake *f, uint64_t round)
+{
+    f->forgets = round % 2 == 1 ? 5 : 0;
+    f->fails = round % 3 == 1 ? 10 : 0;
+    f->late = round % 5 == 2 ? 20 : 0;
+    f->refuses = round % 3 == 2 ? 20 : 0;
+    f->lies_about_size = round % 4 == 3 ? 10 : 0;
+    f->dawdles = round % 2 == 0 ? 50 : 0;
+}

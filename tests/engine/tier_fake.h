@@ -3,7 +3,7 @@
 #ifndef ENGINE_TIER_FAKE_H
 #define ENGINE_TIER_FAKE_H
 
-#include "kv/kv_lower.h"
+#include "engine/engine_int.h"
 
 typedef struct tier_record {
     uint8_t key[KV_KEY_BYTES];
@@ -41,6 +41,10 @@ void tier_fake_init(tier_fake *f, uint64_t seed);
 void tier_fake_fini(tier_fake *f);
 /* As a lower tier of one engine at a time; closing it keeps the records. */
 kv_lower tier_fake_lower(tier_fake *f);
+/* Gives an engine a memory tier that always loads, above up to two of these (NULL = none). */
+void tier_fake_attach(di_engine *e, int64_t ram_bytes, tier_fake *disk, tier_fake *shared);
+/* Some faults or none, by round. */
+void tier_fake_set_faults(tier_fake *f, uint64_t round);
 int64_t tier_fake_bytes(const tier_fake *f, kv_disk_kind kind);
 
 #endif
