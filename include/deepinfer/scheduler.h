@@ -78,6 +78,13 @@ DI_API di_status di_scheduler_new(di_engine *engine, const di_scheduler_options 
 /* Waits for the running step. Tasks that are left end without an event. Before the engine is closed. */
 DI_API void di_scheduler_free(di_scheduler *scheduler);
 
+/* How what a task computes is kept below the device (di_cache_options). */
+typedef struct di_task_cache {
+    di_cache_class class_id;
+    int64_t ttl_s; /* from the last use; 0 = that of the class */
+    bool pinned;   /* kept until it is purged, what it finds of its prompt included; at most half of a folder */
+} di_task_cache;
+
 typedef struct di_task_options {
     const int32_t *prompt; /* [n_prompt], at least one; copied */
     size_t n_prompt;
@@ -90,6 +97,7 @@ typedef struct di_task_options {
     int64_t queue_deadline; /* CLOCK_MONOTONIC ns by which it must be admitted; 0 = none */
     int64_t deadline;      /* ... and have ended; 0 = none */
     void *user;            /* comes back with events */
+    di_task_cache cache;
 } di_task_options;
 
 /* Puts a task in its tenant's queue. Errors: DI_E_ARGUMENT (names the field), DI_E_LIMIT (the prompt fills the context, KV memory as a

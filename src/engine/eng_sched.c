@@ -182,6 +182,10 @@ static di_status check_task(const di_scheduler *s, const di_task_options *o, di_
     if (o->tenant != NULL && strlen(o->tenant) > DI_MAX_TENANT_BYTES) {
         return err_set(err, DI_E_ARGUMENT, "tenant has %zu bytes: at most %d", strlen(o->tenant), DI_MAX_TENANT_BYTES);
     }
+    if ((int)o->cache.class_id < 0 || o->cache.class_id >= DI_CACHE_CLASSES || o->cache.ttl_s < 0) {
+        return err_set(err, DI_E_ARGUMENT, "cache: class %d with a time to live of %lld s: there are %d classes, from 0 on, and no times below 0",
+                       (int)o->cache.class_id, (long long)o->cache.ttl_s, DI_CACHE_CLASSES);
+    }
     if (o->n_prompt >= (size_t)s->engine->max_tokens) {
         return err_set(err, DI_E_LIMIT, "the prompt has %zu tokens, and the context %lld: no room is left for an answer", o->n_prompt,
                        (long long)s->engine->max_tokens);
@@ -255,6 +259,7 @@ static di_status new_task(di_scheduler *s, const di_task_options *o, di_task **o
     task->queue_deadline = o->queue_deadline;
     task->deadline = o->deadline;
     task->no_cache = o->no_cache;
+    task->keep = (eng_keep){.class_id = (int32_t)o->cache.class_id, .ttl_s = o->cache.ttl_s, .pinned = o->cache.pinned};
     task->n = n;
     task->n_live = n;
     for (int32_t i = 0; i < n; i++) {
@@ -288,6 +293,9 @@ di_status di_task_submit(di_scheduler *s, const di_task_options *o, di_task **ou
     if (task->tenant == NULL) {
         status = err_memory(err, "tenant", sizeof *task->tenant);
         goto out;
+    }
+    if (s->engine->tier != NULL) {
+        (void)kv_tenant_of((kv_salt){.data = task->tenant->name, .size = task->tenant->salt_size}, &task->keep.tenant);
     }
     if (task->tenant->state == DI_TENANT_DRAINING) {
         status = err_set(err, DI_E_STATE, "tenant '%s' is draining: no new tasks are taken", task->tenant->name);

@@ -251,12 +251,12 @@ static void attach(di_engine *e, tier_fake *f)
 
 void tier_fake_attach(di_engine *e, int64_t ram_bytes, tier_fake *disk, tier_fake *shared)
 {
-    const eng_tier_options o = {.runner = e->runner,
-                                .kv = e->kv,
-                                .name_space = {(uint8_t)e->replay}, /* as the engine's store has without tiers of its own */
-                                .replay = e->replay != DI_REPLAY_OFF,
-                                .load = ENG_LOAD_ALWAYS,
-                                .ram_bytes = ram_bytes};
+    eng_tier_options o = {.runner = e->runner,
+                          .kv = e->kv,
+                          .replay = e->replay != DI_REPLAY_OFF,
+                          .load = ENG_LOAD_ALWAYS,
+                          .ram_bytes = ram_bytes};
+    assert_int_equal(eng_tier_name_space(e, &(di_cache_options){.dir = NULL}, o.name_space, NULL), DI_OK);
     assert_int_equal(eng_tier_new(&o, &e->tier, NULL), DI_OK);
     attach(e, disk);
     attach(e, shared);
