@@ -140,6 +140,8 @@ typedef struct di_tenant_info {
 /* A tenant that was never seen is made. Errors: DI_E_ARGUMENT (name too long, weight not in 0.001..1000), DI_E_MEMORY. */
 DI_API di_status di_scheduler_set_tenant(di_scheduler *scheduler, const char *name, di_tenant_state state, di_error *err);
 DI_API di_status di_scheduler_set_weight(di_scheduler *scheduler, const char *name, double weight, di_error *err);
+/* What tasks of the tenant compute and find is pinned from now on (di_task_cache), or no longer. Errors: as above. */
+DI_API di_status di_scheduler_pin_tenant(di_scheduler *scheduler, const char *name, bool pinned, di_error *err);
 /* Writes at most `capacity` of them, by name; returns how many there are. Idle open tenants are forgotten after a while. */
 DI_API size_t di_scheduler_get_tenants(const di_scheduler *scheduler, di_tenant_info *out, size_t capacity);
 

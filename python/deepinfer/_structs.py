@@ -41,7 +41,7 @@ class ServiceOptions(ctypes.Structure):
 
 class CallOptions(ctypes.Structure):
     _fields_ = [("route", c_int), ("body", c_char_p), ("n", c_size_t), ("id", c_char_p), ("tenant", c_char_p), ("priority", c_int32),
-                ("queue_timeout_ms", c_int64), ("timeout_ms", c_int64), ("wake", c_void_p), ("user", c_void_p)]
+                ("queue_timeout_ms", c_int64), ("timeout_ms", c_int64), ("wake", c_void_p), ("user", c_void_p), ("cache", c_char_p)]
 
 
 class Usage(ctypes.Structure):

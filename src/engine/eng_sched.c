@@ -294,6 +294,7 @@ di_status di_task_submit(di_scheduler *s, const di_task_options *o, di_task **ou
         status = err_memory(err, "tenant", sizeof *task->tenant);
         goto out;
     }
+    task->keep.pinned |= task->tenant->pinned;
     if (s->engine->tier != NULL) {
         (void)kv_tenant_of((kv_salt){.data = task->tenant->name, .size = task->tenant->salt_size}, &task->keep.tenant);
     }

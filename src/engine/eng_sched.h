@@ -99,6 +99,7 @@ struct eng_tenant {
     int64_t n_running;
     int64_t prompt_tokens;
     int64_t generated_tokens;
+    bool pinned;             /* what its tasks keep */
     uint64_t hash;
     size_t salt_size;        /* of the name, without NUL */
     char name[];

@@ -13,7 +13,7 @@
 
 static bool is_idle(const eng_tenant *t)
 {
-    return t->n_waiting == 0 && t->n_running == 0 && t->state == DI_TENANT_OPEN && t->weight == 1.0;
+    return t->n_waiting == 0 && t->n_running == 0 && t->state == DI_TENANT_OPEN && t->weight == 1.0 && !t->pinned;
 }
 
 /* Forgets idle tenants, so that names made up by callers don't fill the memory. */
@@ -223,6 +223,16 @@ di_status di_scheduler_set_weight(di_scheduler *s, const char *name, double weig
     const di_status status = named(s, name, &t, err);
     if (status == DI_OK) {
         t->weight = weight;
+    }
+    return status;
+}
+
+di_status di_scheduler_pin_tenant(di_scheduler *s, const char *name, bool pinned, di_error *err)
+{
+    eng_tenant *t;
+    const di_status status = named(s, name, &t, err);
+    if (status == DI_OK) {
+        t->pinned = pinned;
     }
     return status;
 }
