@@ -70,7 +70,7 @@ typedef struct di_call_options {
                                * di_call_read and di_call_cancel, must not wait. NULL = none. Not called once di_call_free has
                                * returned: so who frees must hold no lock that this function takes */
     void *user;
-    const char *cache; /* how its prefix is kept (docs/kv_cache.md): "class=agent; ttl=3600; pin"; the body's field `cache` wins. NULL = unsaid */
+    const char *cache; /* how its prefix is kept (docs/kv_cache.md): "class=agent; ttl=3600; pin"; NULL = unsaid. What the body says wins */
 } di_call_options;
 
 /* Hands a body over; whatever is wrong with it comes as the call's response. Errors: DI_E_ARGUMENT (options), DI_E_LIMIT (max_calls),

@@ -113,7 +113,7 @@ typedef struct di_step_info {
     int32_t n_tokens;  /* of the step that was handed out by this call; 0 = none */
     int32_t n_prefill; /* of them, of prompts */
     bool idle;         /* nothing is in flight and nothing can be planned: step again after a submit, a resume, or next_deadline */
-    int64_t next_deadline; /* earliest one among waiting tasks; 0 = none */
+    int64_t next_deadline; /* earliest one among waiting tasks, or when tiers of the cache want to be looked at; 0 = none */
 } di_step_info;
 
 /* Starts the next step, waits for the one before it and hands out its tokens. Errors of a pass go to its tasks as events.

@@ -64,8 +64,10 @@ di_status chat_cache_read_text(const char *text, chat_cache *out, di_error *err)
     for (const char *at = text; at != NULL;) {
         const char *const end = strchr(at, ';');
         if (!read_part(trimmed(at, end != NULL ? end : at + strlen(at)), out)) {
-            return err_set(err, DI_E_ARGUMENT, "cache: '%.80s' is not understood: parts are class=chat or class=agent, ttl=SECONDS (1 to %lld), "
-                           "pin, with ; between them", text, (long long)MAX_TTL_S);
+            return err_set(err, DI_E_ARGUMENT,
+                           "cache: '%.80s' is not understood: parts are class=chat or class=agent, ttl=SECONDS (1 to %lld), pin, with ; "
+                           "between them",
+                           text, (long long)MAX_TTL_S);
         }
         at = end != NULL ? end + 1 : NULL;
     }

@@ -1,5 +1,7 @@
-/* chat_metrics_cache.c - figures of the prefix cache by tier (docs/kv_cache.md lists the names). The engine counts them itself; they are taken
- * over when the page is written, but for the lengths of hits, which are observed at admission. */
+/* chat_metrics_cache.c - figures of the prefix cache by tier (docs/kv_cache.md lists the names).
+ *
+ * The engine counts them itself; they are taken over when the page is written, but for the lengths of hits, which are observed at
+ * admission. */
 #include "chat/chat_metrics_cache.h"
 
 #include "core/err.h"

@@ -51,8 +51,8 @@ di_status eng_cache_activate(eng_cache *c, const void *salt, size_t size, bool r
 /* What it publishes is kept in the lower tiers too; behind eng_cache_activate. */
 void eng_cache_set_tier(eng_cache *c, eng_tier *tier, const eng_keep *keep);
 
-/* Where a sequence starts that finds n_units units, and a snapshot that serves it behind `snapshot` of them (0 = none): its tokens that need
- * not run. */
+/* Where a sequence starts that finds n_units units, and a snapshot that serves it behind `snapshot` of them (0 = none): its tokens that
+ * need not run. */
 int64_t eng_cache_start_of(const mdl_runner *r, bool replay, int64_t n_units, int64_t snapshot);
 /* Whether a snapshot with this tag serves a sequence that knows `left` tokens behind it. */
 bool eng_cache_serves(const mdl_runner *r, uint32_t tag, int64_t left);

@@ -183,7 +183,7 @@ static di_status check_task(const di_scheduler *s, const di_task_options *o, di_
         return err_set(err, DI_E_ARGUMENT, "tenant has %zu bytes: at most %d", strlen(o->tenant), DI_MAX_TENANT_BYTES);
     }
     if ((int)o->cache.class_id < 0 || o->cache.class_id >= DI_CACHE_CLASSES || o->cache.ttl_s < 0) {
-        return err_set(err, DI_E_ARGUMENT, "cache: class %d with a time to live of %lld s: there are %d classes, from 0 on, and no times below 0",
+        return err_set(err, DI_E_ARGUMENT, "cache: class %d, time to live %lld s: there are %d classes, from 0 on, and no times below 0",
                        (int)o->cache.class_id, (long long)o->cache.ttl_s, DI_CACHE_CLASSES);
     }
     if (o->n_prompt >= (size_t)s->engine->max_tokens) {
@@ -413,7 +413,9 @@ di_status di_scheduler_step(di_scheduler *s, di_step_info *info, di_error *err)
     s->stats.schedule_ns += before != NULL ? submitted - (before->ended_ns > began ? before->ended_ns : began) : 0;
     s->stats.plan_ns += planned - began + clock_now_ns() - submitted;
     info->idle = s->flight == NULL && s->n_running == 0 && s->n_loading == 0 && (s->n_waiting == 0 || eng_queue_next(s) == NULL);
-    info->next_deadline = s->next_deadline != INT64_MAX ? s->next_deadline : 0;
+    const int64_t look = eng_load_next(s);
+    const int64_t next = look < s->next_deadline ? look : s->next_deadline;
+    info->next_deadline = next != INT64_MAX ? next : 0;
     return DI_OK;
 }
 

@@ -233,6 +233,7 @@ eng_restored eng_load_take(di_scheduler *s, di_task *task);
 void eng_load_attach(const di_scheduler *s, const di_task *task, eng_cache *cache); /* it keeps what it computes */
 void eng_load_pin(const di_scheduler *s, const di_task *task);   /* what it found stays, when it says so */
 void eng_load_give_up(di_task *task); /* it leaves the queue, or comes back to it */
+int64_t eng_load_next(const di_scheduler *s); /* when to step again, though idle, because something is being written; INT64_MAX = never */
 void eng_load_note(const di_scheduler *s, const eng_pass *p);    /* the speed of a pass */
 
 /* ---- planning ---- */

@@ -12,6 +12,7 @@
 #define AHEAD_LOADING 16 /* tasks for which something is loaded ahead of their turn */
 #define AHEAD_A_TENANT 4
 #define AHEAD_A_STEP 64  /* tasks that are looked at */
+#define LOOK_NS 20000000 /* between looks at what is being written */
 #define PAUSE_NS 1000000 /* most that a step waits when it has nothing else to do: a submit may come */
 
 static eng_tier *tier_of(const di_scheduler *s) { return s->script == NULL ? s->engine->tier : NULL; }
@@ -137,6 +138,12 @@ void eng_load_pin(const di_scheduler *s, const di_task *task)
     if (t != NULL && task->keep.pinned && !task->no_cache) {
         eng_tier_pin(t, salt_of(task), task->prompt, task->n_prompt / KV_UNIT_TOKENS);
     }
+}
+
+int64_t eng_load_next(const di_scheduler *s)
+{
+    const eng_tier *const t = tier_of(s);
+    return t != NULL && t->n_puts > 0 ? clock_now_ns() + LOOK_NS : INT64_MAX;
 }
 
 void eng_load_note(const di_scheduler *s, const eng_pass *p)

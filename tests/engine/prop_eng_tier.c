@@ -339,6 +339,44 @@ static void the_memory_tier_catches_what_the_device_evicts(void **state)
     di_model_close(model);
 }
 
+/* Pages are used again and again, and what they hold is kept each time; the tiers' purge reaches all of it. */
+static void what_a_page_holds_later_is_kept_too(void **state)
+{
+    (void)state;
+    script *const s = new_scripts(4);
+    tier_fake disk;
+    uint64_t seed = 12;
+    open_model("models/demo");
+    tier_fake_init(&disk, 1);
+    setup o = roomy(&disk);
+    o.kv_bytes = 3 * (int64_t)info.state_bytes * 9;
+    di_engine *const e = open_engine(&o);
+    const int64_t page = (int64_t)mdl_flat_page_bytes(e->runner);
+    for (int i = 0; i < 4; i++) {
+        write_script(&s[i], 300, &seed);
+        run_alone(&s[i]);
+        assert_int_equal(run_cached(e, &s[i], "kept"), 0);
+        kv_trim(e->kv, 0, 0);
+    }
+    while (e->tier->n_puts > 0) {
+        eng_tier_poll(e->tier);
+    }
+    assert_int_equal(tier_fake_bytes(&disk, KV_DISK_UNIT), 4 * 2 * page);
+    assert_int_equal(run_cached(e, &s[0], "from memory"), 256);
+    di_engine_purge_cache(e, "b", 1); /* somebody else */
+    assert_int_equal(run_cached(e, &s[1], "from memory"), 256);
+    di_engine_purge_cache(e, "a", 1);
+    assert_int_equal(run_cached(e, &s[1], "purged"), 0);
+    eng_tier_poll(e->tier);
+    const eng_tier_counters k = close_engine(e);
+    assert_int_equal(k.restored_units[ENG_FROM_RAM], 4);
+    assert_int_equal(k.not_kept, 0);
+    assert_int_equal(tier_fake_bytes(&disk, KV_DISK_UNIT), 2 * page);
+    tier_fake_fini(&disk);
+    free_scripts(s, 4);
+    di_model_close(model);
+}
+
 /* Units of one tier, then of the next; snapshots of either. */
 static void two_disks_make_one_chain(void **state)
 {
@@ -446,6 +484,7 @@ int main(void)
         cmocka_unit_test(a_long_prefix_is_restored_without_its_snapshot),
         cmocka_unit_test(tenants_do_not_share_a_disk),
         cmocka_unit_test(the_memory_tier_catches_what_the_device_evicts),
+        cmocka_unit_test(what_a_page_holds_later_is_kept_too),
         cmocka_unit_test(two_disks_make_one_chain),
         cmocka_unit_test(t6),
         cmocka_unit_test(t6_odd),
