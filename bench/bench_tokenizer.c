@@ -20,6 +20,7 @@
 
 #define MAX_BYTES ((size_t)1 << 30)
 #define REPEATS 5
+#define PAIRS 41 /* of runs with one and with two threads */
 
 static void report(const char *name, const char *metric, double value, const char *unit)
 {
@@ -76,19 +77,33 @@ static int64_t passed_ns(const di_tokenizer *tok, const char *text, size_t n, in
     return clock_now_ns() - start;
 }
 
-/* Turn by turn, because the machine may be faster now and slower then. */
+static int compare_ratios(const void *a, const void *b)
+{
+    const double x = *(const double *)a;
+    const double y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The machine may be faster now and slower then, by more than what is measured: a run with one thread and one with two that follow each
+ * other are a pair, and the ratio is the median over pairs. */
 static void bench_threads(const di_tokenizer *tok, const char *name, const char *text, size_t n, int32_t *ids)
 {
-    int64_t one[REPEATS];
-    int64_t two[REPEATS];
-    for (int i = 0; i < REPEATS; i++) {
+    int64_t one[PAIRS];
+    int64_t two[PAIRS];
+    double ratio[PAIRS];
+    for (int i = 0; i < PAIRS; i++) {
         one[i] = passed_ns(tok, text, n, 1, ids);
         two[i] = passed_ns(tok, text, n, 2, ids);
+        ratio[i] = (double)one[i] / (double)two[i];
     }
-    qsort(one, REPEATS, sizeof *one, compare);
-    qsort(two, REPEATS, sizeof *two, compare);
-    report(name, "encode_one_thread", mb_per_s(n, one[REPEATS / 2]), "MB/s");
-    report(name, "encode_two_threads", mb_per_s(n, two[REPEATS / 2]), "MB/s");
+    qsort(one, PAIRS, sizeof *one, compare);
+    qsort(two, PAIRS, sizeof *two, compare);
+    qsort(ratio, PAIRS, sizeof *ratio, compare_ratios);
+    report(name, "encode_one_thread", mb_per_s(n, one[PAIRS / 2]), "MB/s");
+    report(name, "encode_two_threads", mb_per_s(n, two[PAIRS / 2]), "MB/s");
+    report(name, "two_threads_ratio", ratio[PAIRS / 2], "x");
+    report(name, "two_threads_ratio_quartile_1", ratio[PAIRS / 4], "x");
+    report(name, "two_threads_ratio_quartile_3", ratio[3 * PAIRS / 4], "x");
 }
 
 static void bench_text(const char *path, const char *name, const char *text, size_t n)

@@ -120,7 +120,8 @@ def bench_text(case, text, tokenizer, peers, rounds, printer):
         for one in others[peer]:
             if abs(one.get("bytes_per_token", median["bytes_per_token"]) / median["bytes_per_token"] - 1) > 1e-3:
                 sys.exit(f"bench_tokenizer: {peer} makes other ids of {text.name}")
-    ratio = statistics.median(one["encode_two_threads"] / one["encode_one_thread"] for one in mine)
+    ratio, low, high = (statistics.median(one["two_threads_ratio" + end] for one in mine) for end in ("", "_quartile_1", "_quartile_3"))
+    print(f"bench_tokenizer: {case} two threads: half of the pairs between {low:.2f} and {high:.2f}", file=sys.stderr)
     printer.line(case, "encode_two_threads", median["encode_two_threads"], "MB/s", "one thread", ratio)
 
 

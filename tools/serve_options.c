@@ -38,7 +38,8 @@ static void add_model_options(cli_parser *p, serve_options *o)
     cli_add_int(p, "max-context", "N", &o->max_context, 0, INT64_C(1) << 40, "tokens of prompt and output; 0 = the model's limit");
     cli_add_flag(p, "no-prefix-cache", &o->no_prefix_cache, "prompts share nothing");
     cli_add_string(p, "replay", "WHAT", &o->replay, "off, or encoder: an approximation behind prefix hits (off)");
-    cli_add_string(p, "draft", "WHAT", &o->draft, "off, or fixed:K: verify K drafts of the draft model a step, text unchanged (off)");
+    cli_add_string(p, "draft", "WHAT", &o->draft,
+                   "off, fixed:K = K drafts of the draft model a step, or auto = as many as pay; text unchanged (off)");
     cli_add_int(p, "step-tokens", "N", &o->step_tokens, 0, 1 << 20, "most tokens of a step; 0 = those of a chunk");
     cli_add_int(p, "max-running", "N", &o->max_running, 0, 1 << 20, "most choices that run together; 0 = 256");
     cli_add_int(p, "max-waiting", "N", &o->max_waiting, 0, INT64_C(1) << 30, "most requests in the queue; 0 = 100,000");
@@ -119,12 +120,14 @@ void serve_add_options(cli_parser *p, serve_options *o)
     cli_add_flag(p, "json", &o->json, "the line that says where it serves is JSON");
 }
 
-/* Drafts a step: 0 = off, -1 = not understood. */
+static bool draft_auto(const char *text) { return text != NULL && strcmp(text, "auto") == 0; }
+
+/* Drafts a step: 0 = off, or as the scheduler chooses; -1 = not understood. */
 static int32_t draft_tokens(const char *text)
 {
     static const char fixed[] = "fixed:";
     const size_t n = sizeof fixed - 1;
-    if (text == NULL || strcmp(text, "off") == 0) {
+    if (text == NULL || strcmp(text, "off") == 0 || draft_auto(text)) {
         return 0;
     }
     const bool one_digit = strncmp(text, fixed, n) == 0 && text[n] >= '1' && text[n] <= '9' && text[n + 1] == '\0';
@@ -177,7 +180,7 @@ int serve_check_options(const cli_parser *p, const serve_options *o)
         return cli_usage(p, "--replay: '%s' is neither off nor encoder", o->replay);
     }
     if (draft_tokens(o->draft) < 0) {
-        return cli_usage(p, "--draft: '%s' is neither off nor fixed:K with K from 1 to 9", o->draft);
+        return cli_usage(p, "--draft: '%s' is neither off, auto nor fixed:K with K from 1 to 9", o->draft);
     }
     if ((o->tls_cert != NULL) != (o->tls_key != NULL)) {
         return cli_usage(p, "--tls-cert and --tls-key go together");
@@ -206,7 +209,7 @@ void serve_get_service(const serve_options *o, di_service_options *out)
                 .max_tokens = o->max_context,
                 .kv_bytes = o->kv_mb * MIB,
                 .replay = o->replay != NULL && strcmp(o->replay, "encoder") == 0 ? DI_REPLAY_ENCODER : DI_REPLAY_OFF,
-                .draft = draft_tokens(o->draft) > 0,
+                .draft = draft_auto(o->draft) || draft_tokens(o->draft) > 0,
                 .cache =
                     {
                         .ram_bytes = size_of(o->cache_ram),
@@ -226,6 +229,7 @@ void serve_get_service(const serve_options *o, di_service_options *out)
                 .max_running = (int32_t)o->max_running,
                 .max_waiting = o->max_waiting,
                 .draft_tokens = draft_tokens(o->draft),
+                .draft_auto = draft_auto(o->draft),
             },
         .recipe =
             {

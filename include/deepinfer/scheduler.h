@@ -29,6 +29,7 @@ typedef struct di_task di_task;
 
 #define DI_MAX_CHOICES 128
 #define DI_MAX_TENANT_BYTES 512
+#define DI_MAX_VERIFIED 7 /* drafts of a choice that one step verifies */
 
 typedef enum di_task_end {
     DI_TASK_RUNNING,   /* has not ended */
@@ -71,6 +72,8 @@ typedef struct di_scheduler_options {
     void *script_user;
     int32_t draft_tokens;  /* most drafts that a step verifies of a choice, when the engine has a draft model (dspark.md); 0 = all that are
                             * proposed; -1 = none. What comes out does not depend on it */
+    bool draft_auto;       /* of them only as many as pay, by the draft model's confidence and by times that are measured when the scheduler
+                            * is made (up to a second or so); none while none pays */
 } di_scheduler_options;
 
 /* The engine must have no sequences. Errors: DI_E_ARGUMENT, DI_E_STATE, DI_E_MEMORY. */
@@ -158,6 +161,11 @@ typedef struct di_scheduler_stats {
     int64_t n_verified;      /* proposals that were verified, in whole or in part */
     int64_t drafted_tokens;  /* drafts that were verified */
     int64_t accepted_tokens; /* and were right */
+    int64_t n_proposing;     /* steps that made proposals */
+    int64_t verified_at[DI_MAX_VERIFIED]; /* drafted_tokens by their place in the proposal */
+    int64_t accepted_at[DI_MAX_VERIFIED]; /* accepted_tokens likewise */
+    double calibration_error; /* of the probability that a verified draft and all before it are right: what was said of it against what
+                               * came, the mean distance over tenths */
     int64_t draft_ns;    /* of execute_ns, for proposals */
     int64_t execute_ns;  /* time that passes took on the executor */
     int64_t schedule_ns; /* between two passes, with the executor waiting: the scheduler's cost */

@@ -24,7 +24,8 @@ class EngineOptions(ctypes.Structure):
 
 class SchedulerOptions(ctypes.Structure):
     _fields_ = [("on_events", c_void_p), ("user", c_void_p), ("step_tokens", c_int32), ("max_running", c_int32), ("max_waiting", c_int64),
-                ("ahead_tokens", c_int32), ("script", c_void_p), ("script_user", c_void_p), ("draft_tokens", c_int32)]
+                ("ahead_tokens", c_int32), ("script", c_void_p), ("script_user", c_void_p), ("draft_tokens", c_int32),
+                ("draft_auto", c_bool)]
 
 
 class RecipeOptions(ctypes.Structure):

@@ -18,6 +18,8 @@ struct chat_metrics {
     met_histogram *histograms[CHAT_N_HISTOGRAMS];
     met_counter *ended[N_ENDED];
     chat_cache_metrics cache;
+    met_counter *verified_at[DI_MAX_VERIFIED];
+    met_counter *accepted_at[DI_MAX_VERIFIED];
 };
 
 /* --- Names -------------------------------------------------------------------------------------------------------------------------- */
@@ -34,6 +36,8 @@ static const met_desc gauges[CHAT_N_GAUGES] = {
     [CHAT_G_KV_USED] = {.name = "deepinfer_kv_pages_used", .help = "KV pages that running requests hold."},
     [CHAT_G_KV_CACHED] = {.name = "deepinfer_kv_pages_cached", .help = "KV pages that only the prefix cache holds."},
     [CHAT_G_KV_BYTES] = {.name = "deepinfer_kv_bytes", .help = "Bytes taken from the KV budget so far."},
+    [CHAT_G_CALIBRATION] = {.name = "deepinfer_draft_calibration_error",
+                            .help = "Mean distance between how likely verified drafts were said to be and how often they were right."},
 };
 
 static const met_desc counters[CHAT_N_COUNTERS] = {
@@ -86,6 +90,12 @@ static const met_desc histograms[CHAT_N_HISTOGRAMS] = {
 static const met_desc ended_desc = {.name = "deepinfer_requests_total", .alias = "vllm:request_success_total",
                                     .help = "Requests that have left the queue or were taken out of it, by how they ended."};
 
+static const met_desc verified_desc = {.name = "deepinfer_draft_tokens_per_position_total",
+                                       .help = "Draft tokens that were verified, by their place in the proposal."};
+static const met_desc accepted_desc = {.name = "deepinfer_draft_tokens_accepted_per_position_total",
+                                       .alias = "vllm:spec_decode_num_accepted_tokens_per_pos_total",
+                                       .help = "Draft tokens that were right, by their place in the proposal."};
+
 static const char *const reasons[N_ENDED] = {
     [ENDED_STOP] = "stop", [ENDED_LENGTH] = "length", [ENDED_ABORT] = "abort", [ENDED_ERROR] = "error"};
 
@@ -113,18 +123,24 @@ static di_status make_histogram(chat_metrics *m, int i, di_error *err)
     return met_histogram_get(m->registry, &desc, bounds, n, &m->histograms[i], err);
 }
 
-static di_status make_ended(chat_metrics *m, int i, di_error *err)
+/* One of several counters of a name, told apart by a label. */
+static di_status make_labelled(chat_metrics *m, met_desc desc, const char *label, const char *value, met_counter **out, di_error *err)
 {
-    met_desc desc = ended_desc;
     buf labels;
     buf_init(&labels, SIZE_MAX);
     buf_append(&labels, m->labels.data, m->labels.size);
-    met_label(&labels, "finished_reason", reasons[i]);
+    met_label(&labels, label, value);
     desc.labels = labels.data;
-    const di_status status = labels.failed ? err_memory(err, "metrics", labels.size)
-                                           : met_counter_get(m->registry, &desc, &m->ended[i], err);
+    const di_status status = labels.failed ? err_memory(err, "metrics", labels.size) : met_counter_get(m->registry, &desc, out, err);
     buf_fini(&labels);
     return status;
+}
+
+static di_status make_position(chat_metrics *m, int i, di_error *err)
+{
+    const char place[] = {(char)('0' + i), '\0'};
+    const di_status status = make_labelled(m, verified_desc, "position", place, &m->verified_at[i], err);
+    return status == DI_OK ? make_labelled(m, accepted_desc, "position", place, &m->accepted_at[i], err) : status;
 }
 
 static di_status make_series(chat_metrics *m, di_error *err)
@@ -141,7 +157,10 @@ static di_status make_series(chat_metrics *m, di_error *err)
         status = met_counter_get(m->registry, &desc, &m->counters[i], err);
     }
     for (int i = 0; status == DI_OK && i < N_ENDED; i++) {
-        status = make_ended(m, i, err);
+        status = make_labelled(m, ended_desc, "finished_reason", reasons[i], &m->ended[i], err);
+    }
+    for (int i = 0; status == DI_OK && i < DI_MAX_VERIFIED; i++) {
+        status = make_position(m, i, err);
     }
     for (int i = 0; status == DI_OK && i < CHAT_N_HISTOGRAMS; i++) {
         status = make_histogram(m, i, err);
@@ -266,11 +285,16 @@ static void take_over(chat_metrics *m, const di_service_stats *stats)
         {CHAT_G_KV_USED, (double)kv->pages_used},
         {CHAT_G_KV_CACHED, (double)kv->pages_cached},
         {CHAT_G_KV_BYTES, (double)kv->bytes},
+        {CHAT_G_CALIBRATION, s->calibration_error},
     };
     for (size_t i = 0; i < COUNT_OF(totals); i++) {
         met_counter_set(m->counters[totals[i].i], (uint64_t)totals[i].value);
     }
     chat_cache_metrics_set(&m->cache, &stats->cache);
+    for (int i = 0; i < DI_MAX_VERIFIED; i++) {
+        met_counter_set(m->verified_at[i], (uint64_t)s->verified_at[i]);
+        met_counter_set(m->accepted_at[i], (uint64_t)s->accepted_at[i]);
+    }
     for (size_t i = 0; i < COUNT_OF(now); i++) {
         met_gauge_set(m->gauges[now[i].i], now[i].value);
     }

@@ -4,6 +4,7 @@
 #include "core/core.h"
 #include "engine/eng_settings.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -102,8 +103,13 @@ di_status di_scheduler_new(di_engine *engine, const di_scheduler_options *o, di_
     s->next_deadline = INT64_MAX;
     s->seed = (uint64_t)clock_now_ns() * UINT64_C(0x9E3779B97F4A7C15) ^ (uint64_t)(uintptr_t)s;
     s->plan = &s->passes[0];
+    s->proposing = true;
+    s->automatic.on = o->draft_auto && s->draft_length > 0;
     status = alloc_buffers(s, err);
     engine->scheduled = true;
+    if (status == DI_OK && s->automatic.on) {
+        status = eng_auto_open(s, err);
+    }
     if (status == DI_OK) {
         status = eng_exec_start(s, err);
     }
@@ -158,6 +164,7 @@ void di_scheduler_free(di_scheduler *s)
     free(s->ready);
     free(s->logits);
     free(s->draft_logits);
+    eng_auto_close(s);
     free(s->events);
     s->engine->scheduled = false;
     free(s);
@@ -350,19 +357,48 @@ static void expire(di_scheduler *s)
     }
 }
 
+/* What was verified, by position, and what had been said of it. */
+static void count_drafts(di_scheduler *s, const eng_part *part)
+{
+    const int32_t n = part->n - 1;
+    float survival[ENG_MAX_DRAFT];
+    eng_survival(part->confidence, s->engine->c->draft.temperature, n, survival);
+    s->stats.drafted_tokens += n;
+    s->stats.accepted_tokens += part->n_right;
+    s->stats.n_verified += n > 0;
+    for (int32_t j = 0; j < n; j++) {
+        const int32_t at = survival[j] < 1.0f ? (int32_t)(survival[j] * ENG_SURVIVAL_BINS) : ENG_SURVIVAL_BINS - 1;
+        s->stats.verified_at[j]++;
+        s->stats.accepted_at[j] += part->n_right > j;
+        s->bins[at].expected += (double)survival[j];
+        s->bins[at].n_right += part->n_right > j;
+        s->bins[at].n++;
+    }
+}
+
+static double calibration_error(const di_scheduler *s)
+{
+    double sum = 0.0;
+    int64_t n = 0;
+    for (int i = 0; i < ENG_SURVIVAL_BINS; i++) {
+        sum += fabs(s->bins[i].expected - (double)s->bins[i].n_right);
+        n += s->bins[i].n;
+    }
+    return n > 0 ? sum / (double)n : 0.0;
+}
+
 static void count_pass(di_scheduler *s, const eng_pass *p, di_step_info *info)
 {
     for (int32_t i = 0; i < p->n_parts; i++) {
         info->n_tokens += p->parts[i].n;
         info->n_prefill += p->parts[i].prefill ? p->parts[i].n : 0;
         if (!p->parts[i].prefill) {
-            s->stats.drafted_tokens += p->parts[i].n - 1;
-            s->stats.accepted_tokens += p->parts[i].n_right;
-            s->stats.n_verified += p->parts[i].n > 1;
+            count_drafts(s, &p->parts[i]);
         }
     }
     eng_load_note(s, p);
     s->stats.n_steps++;
+    s->stats.n_proposing += p->proposed;
     s->stats.prefill_tokens += info->n_prefill;
     s->stats.decode_tokens += info->n_tokens - info->n_prefill;
     s->stats.execute_ns += p->ended_ns - p->began_ns;
@@ -374,6 +410,7 @@ static void take_in(di_scheduler *s, di_step_info *info)
     eng_exec_wait(s);
     eng_pass *const done = s->flight;
     s->flight = NULL;
+    s->proposing = done->leads;
     count_pass(s, done, info);
     eng_retire_pass(s, done);
     eng_retire_marked(s);
@@ -425,4 +462,5 @@ void di_scheduler_get_stats(const di_scheduler *s, di_scheduler_stats *out)
     out->n_waiting = s->n_waiting;
     out->n_running = s->n_running;
     out->n_choices = s->n_choices;
+    out->calibration_error = calibration_error(s);
 }

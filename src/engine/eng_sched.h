@@ -3,6 +3,7 @@
  *   eng_queue_*    tenants and their waiting tasks            eng_sched_queue.c
  *   eng_plan_*     admission, memory, the next pass           eng_sched_plan.c
  *   eng_exec_*     the executor's thread: pass and sampling   eng_sched_exec.c
+ *   eng_auto_*     as many drafts as pay                      eng_sched_auto.c
  *   eng_retire_*   what a pass did to its choices             eng_sched_retire.c
  *   eng_load_*     what tiers below the device have           eng_sched_tier.c
  *
@@ -14,6 +15,7 @@
 #define ENGINE_ENG_SCHED_H
 
 #include "core/pool.h"
+#include "engine/eng_budget.h"
 #include "engine/engine_int.h"
 
 #include <deepinfer/scheduler.h>
@@ -22,6 +24,7 @@
 
 /* More than a rewind can take back is never verified. */
 #define ENG_MAX_DRAFT (OPS_REWIND - 1)
+_Static_assert(ENG_MAX_DRAFT == DI_MAX_VERIFIED, "figures of the scheduler have a place for each draft");
 #define ENG_DRAFT_GROUP 64 /* sequences that the draft model runs at once */
 
 typedef enum eng_phase {
@@ -116,6 +119,7 @@ typedef struct eng_part {
     bool joins;          /* the end of a prompt that other choices wait for */
     int32_t first_result;
     int32_t n_right;     /* drafts that were right, an id that ends among them */
+    float confidence[ENG_MAX_DRAFT]; /* [n - 1] of decode rows: raw, in the drafts that are verified */
     int32_t n_results;   /* of its last row: one, or one for each choice that joins; of decode rows one each */
 } eng_part;
 
@@ -141,6 +145,8 @@ typedef struct eng_pass {
     int32_t n_rows;      /* of logits */
     di_status status;
     di_error err;        /* of the pass, or of the first result that failed */
+    bool proposed;       /* drafts for the next one were made */
+    bool leads;          /* passes planned behind it shall have rows for drafts */
     int64_t draft_ns;
     int64_t began_ns;
     int64_t ended_ns;
@@ -155,6 +161,30 @@ typedef struct eng_executor {
     bool quit;
     pool *sampling; /* NULL: one thread */
 } eng_executor;
+
+/* Drafts as far as they pay. The executor's while it runs a pass, but for the scratch, which is settling's; between passes the
+ * scheduler's. */
+typedef struct eng_auto {
+    bool on;
+    eng_cost pass;             /* by rows */
+    eng_cost proposal;         /* by sequences, up to a group */
+    float mean[ENG_MAX_DRAFT]; /* survival of late proposals */
+    int32_t n_idle;            /* passes since the last proposal */
+    int32_t n_cuts;            /* passes that were cut since the last one that was not */
+    bool probing;              /* the last proposal is a trial: it is verified in full */
+    eng_claim *claims;         /* [max_running] */
+    float (*survival)[ENG_MAX_DRAFT]; /* [max_running] */
+    int32_t *heap;             /* [max_running] */
+} eng_auto;
+
+#define ENG_SURVIVAL_BINS 10
+
+/* What was said of prefixes whose survival lies in one tenth, and what came. */
+typedef struct eng_survival_bin {
+    double expected;
+    int64_t n_right;
+    int64_t n;
+} eng_survival_bin;
 
 #define ENG_FAILURES 16 /* messages of one step that are kept apart; further ones share the last place */
 #define ENG_TENANT_BUCKETS 1024
@@ -173,6 +203,9 @@ struct di_scheduler {
     float *draft_logits; /* [most blocks, vocab], executor; NULL = no drafts */
     int32_t draft_length; /* of proposals; 0 = none */
     int32_t draft_group;
+    eng_auto automatic;
+    bool proposing;       /* rows for drafts are planned */
+    eng_survival_bin bins[ENG_SURVIVAL_BINS];
     eng_executor exec;
     eng_pass passes[2];
     eng_pass *flight; /* runs; NULL = nothing */
@@ -248,6 +281,22 @@ di_status eng_exec_start(di_scheduler *s, di_error *err);
 void eng_exec_stop(di_scheduler *s);
 void eng_exec_submit(di_scheduler *s, eng_pass *pass);
 void eng_exec_wait(di_scheduler *s);
+
+/* ---- as many drafts as pay ---- */
+
+/* Times passes and proposals: up to a second or so. Errors: DI_E_MEMORY, DI_E_DEVICE. */
+di_status eng_auto_open(di_scheduler *s, di_error *err);
+void eng_auto_close(di_scheduler *s);
+/* Leaves each decoding choice of a pass as many drafts as shall be verified. */
+void eng_auto_cut(di_scheduler *s, const eng_pass *p);
+/* Whether n sequences of this pass shall have drafts in the next. Executor. */
+bool eng_auto_proposes(di_scheduler *s, const eng_pass *p, int32_t n);
+/* Whether drafts may be there for the pass behind the next. Executor. */
+bool eng_auto_wants_rows(const di_scheduler *s, const eng_pass *p);
+/* What the pass took, and proposals for so many sequences. Executor. */
+void eng_auto_timed(di_scheduler *s, const eng_pass *p, double seconds, int32_t n_proposals, double proposing);
+/* Of one proposal. Executor. */
+void eng_auto_learn(di_scheduler *s, const float *confidence, int32_t n);
 
 /* ---- retiring ---- */
 

@@ -164,17 +164,37 @@ static void propose(di_scheduler *s, proposal *g)
         }
     }
     for (int32_t k = 0; k < g->n; k++) {
-        for (int32_t i = 0; i < g->choices[k]->n_drafts; i++) {
-            eng_sampler_retract(g->choices[k]->sampler, g->choices[k]->drafts[i]);
+        const eng_choice *const c = g->choices[k];
+        for (int32_t i = 0; i < c->n_drafts; i++) {
+            eng_sampler_retract(c->sampler, c->drafts[i]);
+        }
+        if (s->automatic.on) {
+            eng_auto_learn(s, c->confidence, c->n_drafts);
         }
     }
     g->n = 0;
 }
 
-static void draft_all(di_scheduler *s, eng_pass *p)
+static int32_t count_wanted(const di_scheduler *s, const eng_pass *p)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < p->n_parts; i++) {
+        int32_t anchor = 0;
+        n += wants_draft(s, p, &p->parts[i], &anchor) != NULL;
+    }
+    return n;
+}
+
+/* Returns for how many choices. */
+static int32_t draft_all(di_scheduler *s, eng_pass *p)
 {
     proposal g = {.n = 0};
     const int32_t most = s->draft_group;
+    const int32_t wanted = count_wanted(s, p);
+    p->proposed = wanted > 0 && (!s->automatic.on || eng_auto_proposes(s, p, wanted));
+    if (!p->proposed) {
+        return 0;
+    }
     for (int32_t i = 0; i < p->n_parts; i++) {
         int32_t anchor = 0;
         eng_choice *const c = wants_draft(s, p, &p->parts[i], &anchor);
@@ -189,6 +209,7 @@ static void draft_all(di_scheduler *s, eng_pass *p)
         }
     }
     propose(s, &g);
+    return wanted;
 }
 
 /* ---- one pass ---- */
@@ -215,6 +236,7 @@ static void run_script(di_scheduler *s, eng_pass *p)
 static void run_pass(di_scheduler *s, eng_pass *p)
 {
     p->began_ns = clock_now_ns();
+    p->proposed = false;
     if (s->script != NULL) {
         run_script(s, p);
     } else {
@@ -231,11 +253,16 @@ static void run_pass(di_scheduler *s, eng_pass *p)
         }
     }
     const int64_t sampled_ns = clock_now_ns();
+    int32_t n_proposals = 0;
     if (p->status == DI_OK && s->draft_length > 0) {
-        draft_all(s, p);
+        n_proposals = draft_all(s, p);
     }
     p->ended_ns = clock_now_ns();
     p->draft_ns = p->ended_ns - sampled_ns;
+    if (p->status == DI_OK && s->automatic.on) {
+        eng_auto_timed(s, p, (double)(sampled_ns - p->began_ns) * 1e-9, n_proposals, (double)p->draft_ns * 1e-9);
+    }
+    p->leads = eng_auto_wants_rows(s, p);
 }
 
 /* ---- the thread ---- */

@@ -354,7 +354,7 @@ static void add_result(eng_pass *p, eng_part *part, eng_choice *c)
 static int32_t rows_each(const di_scheduler *s, int32_t n, int32_t budget)
 {
     const int32_t most = n > 0 ? budget / n : 1;
-    const int32_t rows = 1 + s->draft_length;
+    const int32_t rows = s->proposing ? 1 + s->draft_length : 1;
     return most < 1 ? 1 : most < rows ? most : rows;
 }
 
@@ -508,6 +508,7 @@ static void settle_decode(eng_pass *p, eng_part *part)
     n = n < left ? n : left;
     ids[0] = c->out[c->n_out - 1];
     memcpy(ids + 1, c->drafts, (size_t)(n - 1) * sizeof *ids);
+    memcpy(part->confidence, c->confidence, (size_t)(n - 1) * sizeof *c->confidence);
     part->begin = begin;
     part->n = (int32_t)n;
     c->position = begin + n;
@@ -559,6 +560,9 @@ bool eng_plan_settle(di_scheduler *s)
     int32_t kept = 0;
     p->n_items = 0;
     p->n_rows = 0;
+    if (s->automatic.on) {
+        eng_auto_cut(s, p);
+    }
     for (int32_t i = 0; i < p->n_parts; i++) {
         eng_part part = p->parts[i];
         if (goes_on(part.choice)) {

@@ -91,7 +91,7 @@ static const field engram_fields[] = {
 
 /* Read only when there are draft stages. */
 static const field draft_fields[] = {
-    {"dspark_block_size", INT32, AT(draft.block_size), 1, 64, 0, false, 0},
+    {"dspark_block_size", INT32, AT(draft.block_size), 1, MDL_MAX_BLOCK, 0, false, 0},
     {"dspark_noise_token_id", INT32, AT(draft.noise_token_id), 0, 1 << 24, 0, false, 0},
     {"dspark_markov_rank", INT32, AT(draft.markov_rank), 1, 1 << 16, 0, false, 0},
     {"dspark_n_routed_experts", INT32, AT(draft.n_experts), 1, 4096, 0, false, 0},
@@ -381,6 +381,29 @@ static di_status read_taps(const js_value *text, mdl_config *c, di_error *err)
     return DI_OK;
 }
 
+/* Temperatures that were fitted for this head, one for each draft: those of another block say nothing about this one. */
+static di_status read_temperatures(const js_value *text, mdl_config *c, di_error *err)
+{
+    static const char key[] = "dspark_confidence_temperature";
+    const js_value *const array = js_get(text, key);
+    const js_kind kind = js_kind_of(array);
+    if (kind != JS_NULL && (kind != JS_ARRAY || js_length(array) != (size_t)c->draft.block_size)) {
+        return err_set(err, DI_E_FORMAT, "%s: text_config.%s must be an array of %d numbers, one for each draft", MDL_CONFIG_NAME, key,
+                       c->draft.block_size);
+    }
+    for (int32_t i = 0; i < c->draft.block_size; i++) {
+        const js_value *const value = js_at(array, (size_t)i);
+        const double number = kind == JS_NULL ? 1.0 : js_number(value);
+        char shown[48];
+        if (!(number >= 0.01 && number <= 100.0)) {
+            return err_set(err, DI_E_FORMAT, "%s: text_config.%s[%d] is %s: must be a number from 0.01 to 100", MDL_CONFIG_NAME, key, i,
+                           show(value, shown, sizeof shown));
+        }
+        c->draft.temperature[i] = (float)number;
+    }
+    return DI_OK;
+}
+
 static di_status read_text(const js_value *text, mdl_config *c, di_error *err)
 {
     di_status status = check_fixed(text, "text_config.", fixed_text, COUNT(fixed_text), err);
@@ -403,6 +426,9 @@ static di_status read_text(const js_value *text, mdl_config *c, di_error *err)
         status = read_fields(text, "text_config.", draft_fields, COUNT(draft_fields), c, err);
         if (status == DI_OK) {
             status = read_taps(text, c, err);
+        }
+        if (status == DI_OK) {
+            status = read_temperatures(text, c, err);
         }
     }
     if (status != DI_OK) {

@@ -8,6 +8,7 @@
 #include "ops/ops_types.h"
 
 enum {
+    MDL_MAX_BLOCK = 64,          /* drafts of a proposal */
     MDL_MAX_LAYERS = 128,        /* backbone and draft layers together */
     MDL_MAX_HC = OPS_MAX_HC,     /* residual streams */
     MDL_MAX_ENGRAM_LAYERS = 8,
@@ -34,6 +35,7 @@ typedef struct mdl_draft_config {
     int32_t markov_rank;
     int32_t n_experts;
     int32_t n_active_experts;
+    float temperature[MDL_MAX_BLOCK]; /* dspark_confidence_temperature: [block_size] of the confidences (dspark.md 1.8); 1 without it */
 } mdl_draft_config;
 
 typedef struct mdl_vision_config {

@@ -1,7 +1,8 @@
 /* Continuous batching changes no token: tasks with shared beginnings, several choices, stop ids, cancellations, priorities and tenants,
  * submitted in random order to a scheduler with little memory, give what each choice gives alone as a sequence of its own; with tiers
  * below the device too, whose disk fails now and then. Preemptions, forks, prefix hits and restores must happen on the way. In the
- * end no page, state or promise is left.
+ * end no page, state or promise is left. Some runs let the scheduler choose how many drafts it verifies; their steps depend on measured
+ * times, so they are counted apart.
  * ctest: timeout=900 */
 #include "engine/engine_int.h"
 #include "engine/eng_model.h"
@@ -223,8 +224,23 @@ typedef struct totals {
     int64_t restored; /* bytes */
 } totals;
 
-static void run_mixed(const script *scripts, size_t n_scripts, size_t n_runs, int64_t kv_bytes, tier_fake *disk, totals *sum,
-                      uint64_t *seed)
+static void check_figures(const di_scheduler_stats *stats)
+{
+    int64_t verified = 0;
+    int64_t accepted = 0;
+    for (int j = 0; j < DI_MAX_VERIFIED; j++) {
+        assert_in_range(stats->accepted_at[j], 0, stats->verified_at[j]);
+        assert_true(j == 0 || stats->verified_at[j] <= stats->verified_at[j - 1]);
+        verified += stats->verified_at[j];
+        accepted += stats->accepted_at[j];
+    }
+    assert_int_equal(verified, stats->drafted_tokens);
+    assert_int_equal(accepted, stats->accepted_tokens);
+    assert_true(stats->calibration_error >= 0.0 && stats->calibration_error <= 1.0);
+}
+
+static void run_mixed(const script *scripts, size_t n_scripts, size_t n_runs, int64_t kv_bytes, tier_fake *disk, bool automatic,
+                      totals *sum, uint64_t *seed)
 {
     run *const runs = calloc(MAX_RUNS, sizeof *runs);
     assert_non_null(runs);
@@ -232,7 +248,7 @@ static void run_mixed(const script *scripts, size_t n_scripts, size_t n_runs, in
     size_t n_events = 0;
     const int32_t chunk = (int32_t)(1 + below(seed, 300));
     const int32_t threads = (int32_t)(1 + below(seed, 2));
-    const bool draft = below(seed, 3) > 0;
+    const bool draft = below(seed, 3) > 0 || automatic;
     di_engine *const e = open_engine(chunk, kv_bytes, threads, draft);
     if (disk != NULL) {
         tier_fake_attach(e, (int64_t)(1 + below(seed, 30)) * info.state_bytes, disk, NULL);
@@ -241,7 +257,8 @@ static void run_mixed(const script *scripts, size_t n_scripts, size_t n_runs, in
                                     .user = &n_events,
                                     .max_running = (int32_t)(MAX_N + below(seed, 30)),
                                     .ahead_tokens = (int32_t)(1 + below(seed, 200)),
-                                    .draft_tokens = (int32_t)below(seed, 4)};
+                                    .draft_tokens = (int32_t)below(seed, 4),
+                                    .draft_auto = automatic};
     di_scheduler *sched;
     di_sequence *q;
     assert_int_equal(di_scheduler_new(e, &o, &sched, NULL), DI_OK);
@@ -274,6 +291,7 @@ static void run_mixed(const script *scripts, size_t n_scripts, size_t n_runs, in
     sum->preempted += stats.n_preempted;
     sum->drafted += stats.drafted_tokens;
     sum->accepted += stats.accepted_tokens;
+    check_figures(&stats);
     assert_true(draft || stats.drafted_tokens == 0);
     expect_empty(e);
     for (int i = 0; disk != NULL && i < ENG_SOURCES; i++) {
@@ -290,6 +308,7 @@ static void golden(const char *dir)
     assert_non_null(scripts);
     open_model(dir);
     totals sum = {.preempted = 0};
+    totals chosen = {.preempted = 0};
     for (uint64_t round = 0; round < ROUNDS; round++) {
         uint64_t seed = 991 * round + 5;
         write_scripts(scripts, MAX_SCRIPTS, 150, MAX_NEW, &seed);
@@ -297,20 +316,24 @@ static void golden(const char *dir)
         const int64_t states = (int64_t)(MAX_N + 1 + below(&seed, 8));
         const int64_t bytes = round % 3 == 2 ? 0 : states * ((int64_t)info.state_bytes * 3 / 2) * 8;
         tier_fake disk;
-        run_mixed(scripts, MAX_SCRIPTS, RUNS, bytes, NULL, &sum, &seed);
+        run_mixed(scripts, MAX_SCRIPTS, RUNS, bytes, NULL, false, &sum, &seed);
         tier_fake_init(&disk, seed);
         for (uint64_t i = 0; i < 2; i++) { /* the second engine finds what the first one left */
             tier_fake_set_faults(&disk, round + i);
-            run_mixed(scripts, MAX_SCRIPTS, RUNS / 2, bytes, &disk, &sum, &seed);
+            run_mixed(scripts, MAX_SCRIPTS, RUNS / 2, bytes, &disk, false, &sum, &seed);
         }
         tier_fake_fini(&disk);
+        if (round % 3 == 0) {
+            run_mixed(scripts, MAX_SCRIPTS, RUNS, bytes, NULL, true, &chosen, &seed);
+        }
     }
     assert_true(sum.restored > 0 || ROUNDS < 2);
     assert_true(sum.cached > 0 || ROUNDS < 2);
     assert_true(sum.cancelled > 0);
     assert_true(sum.preempted > 0);
     assert_true((sum.accepted > 0 && sum.accepted < sum.drafted) || ROUNDS < 2);
-    print_message("%lld of %lld drafts accepted\n", (long long)sum.accepted, (long long)sum.drafted);
+    print_message("%lld of %lld drafts accepted; where their number was chosen %lld of %lld\n", (long long)sum.accepted, (long long)sum.drafted,
+                  (long long)chosen.accepted, (long long)chosen.drafted);
     di_model_close(model);
     free(scripts);
 }
@@ -341,10 +364,11 @@ static void demo(void **state)
     write_scripts(scripts, DEMO_SCRIPTS, DEMO_PROMPT, 30, &seed);
     tier_fake disk;
     tier_fake_init(&disk, seed);
-    run_mixed(scripts, DEMO_SCRIPTS, 3 * DEMO_SCRIPTS, 0, NULL, &sum, &seed);
-    run_mixed(scripts, DEMO_SCRIPTS, 3 * DEMO_SCRIPTS, 6 * ((int64_t)info.state_bytes + 64) * 8, &disk, &sum, &seed);
-    run_mixed(scripts, DEMO_SCRIPTS, 3 * DEMO_SCRIPTS, 6 * ((int64_t)info.state_bytes + 64) * 8, &disk, &sum, &seed);
+    run_mixed(scripts, DEMO_SCRIPTS, 3 * DEMO_SCRIPTS, 0, NULL, false, &sum, &seed);
+    run_mixed(scripts, DEMO_SCRIPTS, 3 * DEMO_SCRIPTS, 6 * ((int64_t)info.state_bytes + 64) * 8, &disk, false, &sum, &seed);
+    run_mixed(scripts, DEMO_SCRIPTS, 3 * DEMO_SCRIPTS, 6 * ((int64_t)info.state_bytes + 64) * 8, &disk, false, &sum, &seed);
     tier_fake_fini(&disk);
+    run_mixed(scripts, DEMO_SCRIPTS, 2 * DEMO_SCRIPTS, 0, NULL, true, &sum, &seed);
     di_model_close(model);
     free(scripts);
 }

@@ -1,6 +1,6 @@
-/* Fails each allocation of opening a scheduler, submitting and running tasks in turn (support/torture.h): a clean DI_E_MEMORY from the
- * call, or an event that says so; nothing leaks, nothing crashes, and the KV store is as before. The ids come from a script: what the
- * executor's thread does allocates nothing.
+/* Fails each allocation of opening a scheduler, with and without measuring, submitting and running tasks in turn (support/torture.h): a clean
+ * DI_E_MEMORY from the call, or an event that says so; nothing leaks, nothing crashes, and the KV store is as before. The ids come
+ * from a script: what the executor's thread does allocates nothing.
  * ctest: timeout=240 wrap=malloc,calloc,realloc,strdup,aligned_alloc,free */
 #include "engine/eng_model.h"
 #include "support/torture.h"
@@ -95,6 +95,30 @@ static void every_allocation(void **state)
     torture_all("tasks", run, NULL, LONG_MAX);
 }
 
+/* With a draft model, whose costs are measured. */
+static di_status open_automatic(const void *arg, di_error *err)
+{
+    di_engine *engine = NULL;
+    di_scheduler *s = NULL;
+    told t = {.n_ends = 0};
+    const di_engine_options e = {.backend = "ref", .n_threads = 1, .chunk_tokens = 8, .draft = true};
+    const di_scheduler_options o = {.on_events = on_events, .user = &t, .max_running = 4, .draft_auto = true};
+    (void)arg;
+    di_status status = di_engine_open(model, &e, &engine, err);
+    if (status == DI_OK) {
+        status = di_scheduler_new(engine, &o, &s, err);
+    }
+    di_scheduler_free(s);
+    di_engine_close(engine);
+    return status;
+}
+
+static void every_allocation_of_measuring(void **state)
+{
+    (void)state;
+    torture_all("measuring", open_automatic, NULL, LONG_MAX);
+}
+
 static int open_model(void **state)
 {
     (void)state;
@@ -113,6 +137,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_allocation),
+        cmocka_unit_test(every_allocation_of_measuring),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

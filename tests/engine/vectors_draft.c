@@ -1,6 +1,7 @@
 /* Drafts of the demo model on its evaluation set: what comes out is what the reference says without drafts, and as many drafts of each
  * proposal are right as the reference counted (bars: 97 % of the prompts alike, within 2 % on average; a prompt whose output parts from the
- * reference where two tokens are about equally likely counts as not alike). Every fourth prompt; all of them with DI_ALL_PROMPTS set.
+ * reference where two tokens are about equally likely counts as not alike). Every fourth prompt; all of them with DI_ALL_PROMPTS set. With
+ * as many drafts as pay, texts are the same.
  * ctest: serial timeout=1200 */
 #include "core/core.h"
 #include "engine/eng_model.h"
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_OUT = 4096, EOS = 1, STRIDE = 4 };
+enum { MAX_OUT = 4096, EOS = 1, STRIDE = 4, AUTO_STRIDE = 16 };
 
 typedef struct talk {
     int32_t ids[MAX_OUT];
@@ -105,14 +106,14 @@ static void one_line(di_scheduler *s, talk *t, const char *line, size_t size, su
     js_free(doc);
 }
 
-static di_scheduler *open_scheduler(talk *t, di_model **model, di_engine **engine)
+static di_scheduler *open_scheduler(talk *t, bool automatic, di_model **model, di_engine **engine)
 {
     di_error err;
     di_scheduler *s = NULL;
     *model = eng_model_open("models/demo");
     di_status status = di_engine_open(*model, &(di_engine_options){.draft = true}, engine, &err);
     if (status == DI_OK) {
-        status = di_scheduler_new(*engine, &(di_scheduler_options){.on_events = on_events, .user = t}, &s, &err);
+        status = di_scheduler_new(*engine, &(di_scheduler_options){.on_events = on_events, .user = t, .draft_auto = automatic}, &s, &err);
     }
     if (status != DI_OK) {
         fail_msg("%s", err.message);
@@ -120,36 +121,73 @@ static di_scheduler *open_scheduler(talk *t, di_model **model, di_engine **engin
     return s;
 }
 
-static void as_many_drafts_are_right_as_the_reference_counted(void **state)
+/* Of the evaluation set; the test is skipped when it is not there. */
+static char *read_lines(size_t *size)
 {
-    (void)state;
     char path[1024];
     char *text = NULL;
-    size_t size = 0;
     di_error err;
-    di_model *model;
-    di_engine *engine;
     const char *const data = getenv("DI_TEST_DATA");
     (void)snprintf(path, sizeof path, "%s/%sdemo_model/eval.jsonl", data != NULL ? data : getenv("DI_SOURCE_DIR"),
                    data != NULL ? "" : "tests/data/");
-    if (file_read(path, (size_t)256 << 20, &text, &size, &err) != DI_OK) {
+    if (file_read(path, (size_t)256 << 20, &text, size, &err) != DI_OK) {
         printf("demo_model/eval.jsonl: 0 passed, 1 skipped (%s)\n", err.message);
         skip();
     }
-    talk *const t = calloc(1, sizeof *t);
-    assert_non_null(t);
-    sums sum = {.n = 0};
-    di_scheduler *const s = open_scheduler(t, &model, &engine);
-    const int stride = getenv("DI_ALL_PROMPTS") != NULL ? 1 : STRIDE;
+    return text;
+}
+
+/* Every stride-th line. */
+static void all_lines(di_scheduler *s, talk *t, const char *text, size_t size, int stride, sums *sum)
+{
     int i = 0;
-    for (char *line = text; line < text + size; i++) {
-        char *const end = memchr(line, '\n', (size_t)(text + size - line));
+    for (const char *line = text; line < text + size; i++) {
+        const char *const end = memchr(line, '\n', (size_t)(text + size - line));
         const size_t n = end != NULL ? (size_t)(end - line) : (size_t)(text + size - line);
         if (n > 0 && i % stride == 0) {
-            one_line(s, t, line, n, &sum);
+            one_line(s, t, line, n, sum);
         }
         line += n + 1;
     }
+}
+
+static void texts_are_the_same_with_as_many_drafts_as_pay(void **state)
+{
+    (void)state;
+    size_t size = 0;
+    di_model *model;
+    di_engine *engine;
+    char *const text = read_lines(&size);
+    talk *const t = calloc(1, sizeof *t);
+    assert_non_null(t);
+    sums sum = {.n = 0};
+    di_scheduler *const s = open_scheduler(t, true, &model, &engine);
+    all_lines(s, t, text, size, getenv("DI_ALL_PROMPTS") != NULL ? 1 : AUTO_STRIDE, &sum);
+    di_scheduler_stats stats;
+    di_scheduler_get_stats(s, &stats);
+    print_message("outputs equal %d of %d; %lld drafts in %lld steps, %lld right\n", sum.outputs, sum.n, (long long)stats.drafted_tokens,
+                  (long long)stats.n_steps, (long long)stats.accepted_tokens);
+    assert_true(sum.outputs >= 0.97 * sum.n);
+    assert_true(stats.drafted_tokens > 0);
+    di_scheduler_free(s);
+    di_engine_close(engine);
+    di_model_close(model);
+    free(t);
+    free(text);
+}
+
+static void as_many_drafts_are_right_as_the_reference_counted(void **state)
+{
+    (void)state;
+    size_t size = 0;
+    di_model *model;
+    di_engine *engine;
+    char *const text = read_lines(&size);
+    talk *const t = calloc(1, sizeof *t);
+    assert_non_null(t);
+    sums sum = {.n = 0};
+    di_scheduler *const s = open_scheduler(t, false, &model, &engine);
+    all_lines(s, t, text, size, getenv("DI_ALL_PROMPTS") != NULL ? 1 : STRIDE, &sum);
     di_scheduler_stats stats;
     di_scheduler_get_stats(s, &stats);
     print_message("outputs equal %d of %d, drafts alike %d; %.3f right of a proposal, reference %.3f\n", sum.outputs, sum.n, sum.alike,
@@ -167,6 +205,7 @@ static void as_many_drafts_are_right_as_the_reference_counted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(texts_are_the_same_with_as_many_drafts_as_pay),
         cmocka_unit_test(as_many_drafts_are_right_as_the_reference_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,62 @@
+/* eng_budget.h - how many drafts of each sequence a step verifies, as a pure function (dspark.md part 3).
+ *
+ * A step that runs B rows takes as long as a table of measured passes says. A sequence gives one token, and one more for each draft that
+ * is right together with all before it; how likely that is ("survival") the draft model's confidence head estimates. The choice is the one
+ * with the most expected tokens a second.
+ *
+ * The paper's search stops at the first draft that does not pay, because under rejection sampling a choice must not depend on
+ * drafts behind it. Here drafts are coupled with their tokens (docs/decisions/0009): no choice changes what comes out, so the search goes
+ * over all numbers of drafts, and steps in the table can't hide what pays behind them. */
+#ifndef ENGINE_ENG_BUDGET_H
+#define ENGINE_ENG_BUDGET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define ENG_COST_POINTS 24
+
+/* Seconds of a pass by its rows: rows grow from point to point, seconds never fall. All zero = empty. */
+typedef struct eng_cost {
+    int32_t rows[ENG_COST_POINTS];
+    double seconds[ENG_COST_POINTS];
+    int32_t n;
+} eng_cost;
+
+/* Adds a point behind the others. Where those took longer they were disturbed, for more rows never take less: they are lowered. False, and
+ * nothing changes: the table is full, rows do not grow, or seconds are not positive and finite. */
+bool eng_cost_add(eng_cost *cost, int32_t rows, double seconds);
+/* A pass of so many rows took so long. All points follow by a 25th of what it is off, since the machine as a whole may be slower now, and
+ * the points around it by a 12th more; more than a quarter off counts as a quarter. So points that are seldom run do not stay behind, and
+ * disturbed passes, which are few but long, move little. What makes no sense, and an empty table, change nothing. */
+void eng_cost_learn(eng_cost *cost, int32_t rows, double seconds);
+/* Linear between points, and beyond the last; in front of the first what the first says. 0 = the table is empty. */
+double eng_cost_seconds(const eng_cost *cost, int32_t rows);
+
+/* Survival of the first 1 .. n drafts out of the confidence head's raw values: the product of sigmoid(confidence / temperature). A value
+ * that is not a number makes it 0 from there on. temperature[n] are positive; NULL = 1 each. */
+void eng_survival(const float *confidence, const float *temperature, int32_t n, float *survival);
+
+/* What one sequence may get, and gets. */
+typedef struct eng_claim {
+    const float *survival; /* [n]; whatever is above the one before, or above 1, counts as that; what is not above 0 ends the list */
+    int32_t n;
+    int32_t length;        /* out: drafts to verify, 0 .. n */
+} eng_claim;
+
+/* The rest of a step: its rows besides those of the claims, its seconds besides the pass, and how many drafts it has room for. */
+typedef struct eng_step_cost {
+    const eng_cost *pass;
+    double seconds;
+    int32_t rows;
+    int32_t room;
+} eng_step_cost;
+
+/* Sets the lengths of n claims, each of which has a row of its own anyway. Equal survivals: the shorter prefix goes first, then the
+ * earlier claim; equal speed: fewer drafts. Without a table: no drafts. Scratch: heap[n]. Returns the expected tokens a second. */
+double eng_budget_choose(const eng_step_cost *step, eng_claim *claims, int32_t n, int32_t *heap);
+
+/* Expected tokens a second when each of n sequences verifies as many drafts, at least one, of survival[most]: the best such number.
+ * 0 = there is no room for any. */
+double eng_budget_even(const eng_step_cost *step, int32_t n, const float *survival, int32_t most);
+
+#endif
