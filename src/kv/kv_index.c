@@ -15,6 +15,7 @@
 #include <lmdb.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -204,6 +205,16 @@ di_status kv_index_open(const char *path, uint64_t max_bytes, kv_index **out, bo
     return DI_OK;
 }
 
+/* Nothing is synced: should the machine stop before the disk has it all, the sum is wrong, and the index made anew. */
+static void write_sum(const kv_index *index, const index_sum *sum)
+{
+    const int fd = open(index->sum_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd >= 0) {
+        (void)!write(fd, sum, sizeof *sum);
+        close(fd);
+    }
+}
+
 void kv_index_close(kv_index *index, bool keep)
 {
     if (index == NULL) {
@@ -212,11 +223,10 @@ void kv_index_close(kv_index *index, bool keep)
     index_sum sum;
     mdb_txn_abort(index->look);
     index->look = NULL;
-    keep = keep && mdb_env_sync(index->env, 1) == 0;
     mdb_env_close(index->env);
     index->env = NULL;
     if (keep && sum_file(index->data_path, &sum)) {
-        (void)file_write(index->sum_path, &sum, sizeof sum, NULL); /* without it the index is made anew */
+        write_sum(index, &sum);
     }
     index_free(index);
 }

@@ -12,7 +12,7 @@ typedef struct dfix_dir {
     char path[DFIX_PATH_BYTES];
 } dfix_dir;
 
-dfix_dir dfix_make(void);            /* an empty directory under TMPDIR */
+dfix_dir dfix_make(void);            /* an empty directory in TMPDIR, else in memory, else where temporary files go */
 void dfix_remove(const dfix_dir *d); /* with what is in it */
 
 kv_disk_options dfix_options(const dfix_dir *d); /* 64 MiB, segments of 1 MiB */
