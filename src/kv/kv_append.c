@@ -293,7 +293,7 @@ bool kv_active_flush(kv_disk *disk)
     }
     const int error = write_buffer(disk);
     const bool stored = error == 0 && index_pending(disk);
-    if (stored && disk->o.shared) {
+    if (stored) {
         kv_writer_publish(&disk->writers, disk->writer, a->segment->id, a->at);
     }
     a->segment->file_bytes = a->at;
@@ -345,9 +345,7 @@ void kv_active_seal(kv_disk *disk)
     const kv_where where = where_next(disk);
     const int error = write_tail(disk, a->fd, &where, a->listed, a->n_listed);
     const uint64_t bytes = error == 0 ? a->at + tail_bytes(a->n_listed) : (uint64_t)disk->o.segment_bytes;
-    if (disk->o.shared) {
-        kv_writer_publish(&disk->writers, disk->writer, 0, 0);
-    }
+    kv_writer_publish(&disk->writers, disk->writer, 0, 0);
     let_go(disk, bytes);
 }
 

@@ -177,6 +177,20 @@ typedef struct kv_disk_care {
 
 void kv_disk_care_start(kv_disk *disk, kv_disk_care *care);
 
+/* ---- checking ---- */
+
+typedef struct kv_disk_report {
+    int64_t segments;
+    int64_t segments_damaged; /* that can't be read, or in part */
+    int64_t records;
+    int64_t bytes;            /* of their payloads */
+    int64_t records_damaged;
+} kv_disk_report;
+
+/* Reads every record that was there when the store was opened, which must be read-only. Waits for the disk. Errors: DI_E_ARGUMENT,
+ * DI_E_MEMORY, DI_E_IO. */
+di_status kv_disk_verify(kv_disk *disk, kv_disk_report *out, di_error *err);
+
 /* ---- counters ---- */
 
 typedef struct kv_disk_counters {

@@ -251,7 +251,7 @@ int kv_open_segment(const kv_disk *disk, const char *name, int flags);
  * to be a record of this segment. Errors: -errno. */
 int kv_list_segment(const kv_disk *disk, kv_io *io, const kv_segment *segment, uint64_t from, uint64_t to, kv_listing *out);
 
-/* Reads record `listed` whole into `buffer` (aligned, kv_record_bytes) and checks it. 0, -errno, or -EBADMSG. */
+/* Reads record `listed` whole into `buffer` (aligned, room for the longest record) and checks it. 0, -errno, or -EBADMSG. */
 int kv_read_record(const kv_disk *disk, kv_io *io, int fd, const kv_segment *segment, const kv_listed *listed, uint8_t *buffer);
 
 /* kv_append.c: the active segment */

@@ -59,6 +59,9 @@ static bool find_record(kv_disk *disk, const kv_name *name, int64_t now, kv_disk
     if (entry.expiry_s != 0 && entry.expiry_s <= now && entry.pinned == 0) {
         return false; /* the sweep counts it */
     }
+    if ((int64_t)entry.bytes > kv_disk_max_payload(disk)) {
+        return false; /* of a process with other options */
+    }
     pthread_mutex_lock(&disk->lock);
     kv_segment *const segment = kv_table_find(&disk->table, entry.segment);
     const bool there = segment != NULL && !segment->doomed;

@@ -192,6 +192,9 @@ int kv_read_record(const kv_disk *disk, kv_io *io, int fd, const kv_segment *seg
                             .limit = UINT64_MAX};
     const size_t size = (size_t)kv_record_bytes(listed->bytes);
     kv_head head;
+    if ((int64_t)listed->bytes > disk->o.max_record_bytes) {
+        return -EFBIG;
+    }
     const int error = kv_io_whole(disk->io, io, fd, false, where.offset, buffer, size, DEPTH);
     if (error != 0) {
         return error;
