@@ -26,8 +26,8 @@ typedef struct flight { /* one read that is out; owner: the reading thread */
 
 struct kv_reader { /* lives as long as its thread */
     kv_disk *disk;
-    flight *flights; /* [depth] */
-    int depth;
+    flight *flights; /* [2 * depth]: those that are out, and those whose bytes are being checked */
+    int depth;       /* of the queue */
     int n_out;
     kv_disk_read *first; /* waiting, first in first */
     kv_disk_op **end;
@@ -189,10 +189,9 @@ static void land(kv_reader *r, flight *f, di_status status)
     atomic_fetch_sub(&f->segment->leases, 1);
     f->busy = false;
     f->read = NULL;
-    if (--r->n_out == 0) {
-        kv_count(r->disk, KV_SUM_BUSY_NS, clock_now_ns() - r->busy_since_ns);
-    }
 }
+
+static void begin_waiting(kv_reader *r);
 
 static void came_back(kv_reader *r, kv_io_request *request)
 {
@@ -206,6 +205,10 @@ static void came_back(kv_reader *r, kv_io_request *request)
     } else if (again) {
         r->disk->io->submit(r->disk->read_io, request);
     } else {
+        if (--r->n_out == 0) {
+            kv_count(r->disk, KV_SUM_BUSY_NS, clock_now_ns() - r->busy_since_ns);
+        }
+        begin_waiting(r); /* before the bytes are looked at, so that the disk does not wait for us */
         land(r, f, request->result > 0 ? DI_OK : DI_E_IO);
     }
 }
@@ -222,7 +225,7 @@ static bool grow_buffer(flight *f, size_t size)
 
 static flight *free_flight(kv_reader *r)
 {
-    for (int i = 0; i < r->depth; i++) {
+    for (int i = 0; i < 2 * r->depth; i++) {
         if (!r->flights[i].busy) {
             return &r->flights[i];
         }
@@ -230,9 +233,8 @@ static flight *free_flight(kv_reader *r)
     return NULL;
 }
 
-static void start(kv_reader *r, kv_disk_read *read)
+static void start(kv_reader *r, flight *f, kv_disk_read *read)
 {
-    flight *const f = free_flight(r);
     const size_t size = (size_t)kv_record_bytes((uint64_t)read->place.bytes);
     if (read->deadline_ns != 0 && clock_now_ns() >= read->deadline_ns) {
         finish(r, read, DI_E_CANCELLED);
@@ -289,7 +291,7 @@ static void give_back_late(kv_reader *r)
         }
         op = next;
     }
-    for (int i = 0; i < r->depth; i++) {
+    for (int i = 0; i < 2 * r->depth; i++) {
         flight *const f = &r->flights[i];
         if (f->read != NULL && f->read->deadline_ns != 0 && now >= f->read->deadline_ns) {
             finish(r, f->read, DI_E_CANCELLED);
@@ -336,15 +338,24 @@ static kv_disk_read *take_waiting(kv_reader *r)
     return (kv_disk_read *)op;
 }
 
+static void begin_waiting(kv_reader *r)
+{
+    while (r->head != NULL && r->n_out < r->depth) {
+        flight *const f = free_flight(r);
+        if (f == NULL) {
+            return; /* a whole queue of answers came at once: the next turn goes on */
+        }
+        start(r, f, take_waiting(r));
+    }
+}
+
 static void turn(kv_reader *r)
 {
     accept(r);
     if (r->next_deadline_ns != 0 && clock_now_ns() >= r->next_deadline_ns) {
         give_back_late(r);
     }
-    while (r->head != NULL && r->n_out < r->depth) {
-        start(r, take_waiting(r));
-    }
+    begin_waiting(r);
     while (r->head != NULL && r->depth == 0) {
         finish(r, take_waiting(r), DI_E_MEMORY);
     }
@@ -374,7 +385,7 @@ static void end(kv_reader *r)
             q = next;
         }
     }
-    for (int i = 0; i < r->depth; i++) {
+    for (int i = 0; i < 2 * r->depth; i++) {
         free(r->flights[i].buffer);
     }
     free(r->flights);
@@ -386,7 +397,7 @@ void *kv_read_main(void *arg)
     kv_reader r = {.disk = disk, .depth = disk->o.queue_depth};
     r.end = &r.head;
     r.tick = (uint64_t)r.depth;
-    r.flights = ar_calloc((size_t)r.depth, sizeof *r.flights);
+    r.flights = ar_calloc(2 * (size_t)r.depth, sizeof *r.flights);
     if (r.flights == NULL) {
         r.depth = 0; /* finds go on, reads fail */
     }

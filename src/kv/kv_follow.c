@@ -15,25 +15,37 @@
 
 enum { BATCH = 1 << 20, SETTLE_MS = 10000 };
 
-typedef struct found_record {
-    kv_name name;
-    kv_entry entry;
-} found_record;
-
 typedef struct gathering { /* records on their way into the index */
-    found_record *items;
+    kv_indexed *items;
     size_t n;
     size_t capacity;
+    bool empty; /* the index has no record yet */
 } gathering;
 
 /* ---- records into the index ---- */
 
+/* Of two records of one name the one that counts comes first. */
 static int by_name(const void *a, const void *b)
 {
-    return memcmp(a, b, sizeof(kv_name));
+    const kv_indexed *const x = a;
+    const kv_indexed *const y = b;
+    const int order = memcmp(&x->name, &y->name, sizeof x->name);
+    return order != 0 ? order : (x->entry.sequence < y->entry.sequence) - (x->entry.sequence > y->entry.sequence);
 }
 
-static void merge(kv_disk *disk, const found_record *r)
+/* Keeps the first record of each name. */
+static void keep_first(gathering *g)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < g->n; i++) {
+        if (n == 0 || memcmp(&g->items[n - 1].name, &g->items[i].name, sizeof g->items[i].name) != 0) {
+            g->items[n++] = g->items[i];
+        }
+    }
+    g->n = n;
+}
+
+static void merge(kv_disk *disk, const kv_indexed *r)
 {
     kv_entry before;
     const bool known = kv_index_get(disk->index, &r->name, &before);
@@ -53,12 +65,20 @@ static bool merge_all(kv_disk *disk, gathering *g)
         return true;
     }
     qsort(g->items, g->n, sizeof *g->items, by_name);
+    keep_first(g);
     bool good = kv_index_begin(disk->index);
-    for (size_t i = 0; i < g->n && good; i++) {
+    if (good && g->empty) {
+        for (size_t i = 0; i < g->n; i++) {
+            kv_account(disk, &g->items[i].name, &g->items[i].entry, 1);
+        }
+        kv_index_fill(disk->index, g->items, g->n);
+    }
+    for (size_t i = 0; i < g->n && good && !g->empty; i++) {
         merge(disk, &g->items[i]);
     }
     good = good && kv_index_commit(disk->index);
     g->n = 0;
+    g->empty = false;
     return good;
 }
 
@@ -71,14 +91,14 @@ static bool gather(kv_disk *disk, gathering *g, const kv_segment *segment, const
         }
         if (g->n == g->capacity) {
             const size_t capacity = g->capacity != 0 ? 2 * g->capacity : 1024;
-            found_record *const items = realloc(g->items, capacity * sizeof *items);
+            kv_indexed *const items = realloc(g->items, capacity * sizeof *items);
             if (items == NULL) {
                 return false;
             }
             g->items = items;
             g->capacity = capacity;
         }
-        g->items[g->n++] = (found_record){kv_name_of(listed->key, listed->kind), kv_entry_of(listed, segment->id)};
+        g->items[g->n++] = (kv_indexed){kv_name_of(listed->key, listed->kind), kv_entry_of(listed, segment->id)};
         disk->last_sequence = listed->sequence > disk->last_sequence ? listed->sequence : disk->last_sequence;
     }
     return true;
@@ -203,7 +223,7 @@ static bool is_known(kv_disk *disk, kv_segment *segment)
 
 di_status kv_follow_start(kv_disk *disk, bool fresh, di_error *err)
 {
-    gathering g = {.items = NULL};
+    gathering g = {.items = NULL, .empty = fresh};
     bool good = true;
     if (!meet_all(disk)) {
         return err_set(err, DI_E_IO, "%s: the directory can't be listed", disk->path);

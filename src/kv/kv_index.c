@@ -302,11 +302,16 @@ bool kv_index_get(kv_index *index, const kv_name *name, kv_entry *out)
     return get(index->batch, index->names, name, sizeof *name, out, sizeof *out);
 }
 
-static void put(kv_index *index, MDB_dbi table, const void *key, size_t key_size, const void *value, size_t size)
+static void put_with(kv_index *index, MDB_dbi table, const void *key, size_t key_size, const void *value, size_t size, unsigned flags)
 {
     MDB_val k = {.mv_size = key_size, .mv_data = (void *)(uintptr_t)key};
     MDB_val v = {.mv_size = size, .mv_data = (void *)(uintptr_t)value};
-    index->failed = index->failed || mdb_put(index->batch, table, &k, &v, 0) != 0;
+    index->failed = index->failed || mdb_put(index->batch, table, &k, &v, flags) != 0;
+}
+
+static void put(kv_index *index, MDB_dbi table, const void *key, size_t key_size, const void *value, size_t size)
+{
+    put_with(index, table, key, key_size, value, size, 0);
 }
 
 static void drop(kv_index *index, MDB_dbi table, const void *key, size_t key_size)
@@ -327,6 +332,28 @@ void kv_index_put(kv_index *index, const kv_name *name, const kv_entry *entry, c
     put(index, index->names, name, sizeof *name, entry, sizeof *entry);
     if (before == NULL) {
         put(index, index->tenants, &key, sizeof key, name, sizeof *name);
+    }
+}
+
+static int by_tenant(const void *a, const void *b)
+{
+    const kv_indexed *const x = a;
+    const kv_indexed *const y = b;
+    const int order = memcmp(x->entry.tenant, y->entry.tenant, KV_TENANT_BYTES);
+    return order != 0 ? order : (x->entry.sequence > y->entry.sequence) - (x->entry.sequence < y->entry.sequence);
+}
+
+void kv_index_fill(kv_index *index, kv_indexed *items, size_t n)
+{
+    /* In the order of the keys each record goes to the end of the last page: several times faster than looking for its place. */
+    for (size_t i = 0; i < n; i++) {
+        put_with(index, index->names, &items[i].name, sizeof items[i].name, &items[i].entry, sizeof items[i].entry, MDB_APPEND);
+    }
+    qsort(items, n, sizeof *items, by_tenant);
+    for (size_t i = 0; i < n; i++) {
+        const tenant_key key = tenant_key_of(items[i].entry.tenant, items[i].entry.sequence);
+        const bool same = i > 0 && by_tenant(&items[i - 1], &items[i]) == 0; /* two writers at one moment: one of them is never the oldest */
+        put_with(index, index->tenants, &key, sizeof key, &items[i].name, sizeof items[i].name, same ? 0 : MDB_APPEND);
     }
 }
 

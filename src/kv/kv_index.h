@@ -38,6 +38,11 @@ typedef struct kv_scanned {
     uint64_t data_bytes; /* of its records, padded */
 } kv_scanned;
 
+typedef struct kv_indexed { /* a record as it comes from a segment */
+    kv_name name;
+    kv_entry entry;
+} kv_indexed;
+
 typedef struct kv_index kv_index;
 
 static inline kv_name kv_name_of(const uint8_t *key, int kind)
@@ -74,6 +79,9 @@ void kv_index_abort(kv_index *index);
 bool kv_index_get(kv_index *index, const kv_name *name, kv_entry *out);
 void kv_index_put(kv_index *index, const kv_name *name, const kv_entry *entry, const kv_entry *before); /* before: what was there, NULL */
 void kv_index_remove(kv_index *index, const kv_name *name, const kv_entry *entry);
+
+/* Fills an index that has no record yet. Items are in the order of their names, each name once; they are put into another order. */
+void kv_index_fill(kv_index *index, kv_indexed *items, size_t n);
 
 /* The first record whose name is > *name (with start: >= ); false at the end. */
 bool kv_index_next(kv_index *index, bool start, kv_name *name, kv_entry *entry);

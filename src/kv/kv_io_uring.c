@@ -1,4 +1,4 @@
-/* kv_io_uring.c - I/O by io_uring: requests of a thread's queue are handed to the kernel together when the thread waits.
+/* kv_io_uring.c - I/O by io_uring.
  *
  * Waking is a read of an event counter that always stands in the ring. Containers often forbid io_uring; then, and in a build without
  * liburing, `open` finds it impossible and the caller takes threads. */
@@ -75,6 +75,7 @@ static void ring_submit(kv_io *io, kv_io_request *r)
         io_uring_prep_read(sqe, r->fd, r->data, size, r->offset);
     }
     io_uring_sqe_set_data(sqe, r);
+    (void)io_uring_submit(&io->ring); /* at once: the disk has work while its answers are checked. Else the wait submits it */
 }
 
 static kv_io_request *reap(kv_io *io)
