@@ -254,7 +254,8 @@ static di_status take_number(kv_disk *disk, di_error *err)
 static di_status open_index(kv_disk *disk, bool *fresh, di_error *err)
 {
     char name[64];
-    uint64_t bytes = (uint64_t)disk->o.max_bytes / 8;
+    const int64_t there = kv_directory_bytes(disk); /* the budget may have been larger once */
+    uint64_t bytes = (uint64_t)(there > disk->o.max_bytes ? there : disk->o.max_bytes) / 8;
     bytes = bytes < 16 << 20 ? 16 << 20 : bytes;
     disk->index_is_temporary = disk->writer < 0;
     if (disk->index_is_temporary) {
@@ -363,7 +364,7 @@ static void close_index(kv_disk *disk)
         return;
     }
     kv_follow_keep(disk);
-    kv_index_close(disk->index, !disk->index_is_temporary);
+    kv_index_close(disk->index, disk->write_started && !disk->incomplete && !disk->index_is_temporary);
     if (disk->index_is_temporary) {
         static const char *const files[] = {"data.mdb", "lock.mdb"};
         for (size_t i = 0; i < 2; i++) {
@@ -387,7 +388,7 @@ void kv_disk_close(kv_disk *disk)
     if (disk->active.segment != NULL) {
         kv_active_seal(disk);
     }
-    if (disk->index != NULL) {
+    if (disk->write_started) {
         kv_reap(disk);
     }
     close_index(disk);

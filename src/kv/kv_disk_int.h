@@ -208,6 +208,7 @@ struct kv_disk { /* owner: who opened it */
     uint64_t last_born;
     kv_name sweep_at;
     uint64_t purged_all;    /* sequence of the last purge of everything that was applied */
+    bool incomplete;        /* there may be records that the index does not know: no segment is taken for empty */
     bool evicting;
     int64_t pause_until_ns; /* writing failed: not before then again */
     int64_t pause_ns;

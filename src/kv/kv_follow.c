@@ -237,6 +237,7 @@ di_status kv_follow_start(kv_disk *disk, bool fresh, di_error *err)
     good = good && merge_all(disk, &g);
     free(g.items);
     if (!good) {
+        disk->incomplete = true;
         return err_set(err, DI_E_MEMORY, "%s: no room for the index", disk->path);
     }
     return DI_OK;
@@ -276,10 +277,11 @@ void kv_follow(kv_disk *disk)
     for (kv_segment *s = kv_table_next(&disk->table, NULL); s != NULL; s = kv_table_next(&disk->table, s)) {
         uint64_t to;
         if (!s->sealed && s != disk->active.segment && readable(disk, s, &to)) {
-            (void)take_news(disk, s, to, &g);
+            disk->incomplete = !take_news(disk, s, to, &g) || disk->incomplete;
         }
     }
     if (!merge_all(disk, &g)) {
+        disk->incomplete = true;
         kv_recount(disk);
     }
     free(g.items);

@@ -352,7 +352,7 @@ void kv_index_fill(kv_index *index, kv_indexed *items, size_t n)
     qsort(items, n, sizeof *items, by_tenant);
     for (size_t i = 0; i < n; i++) {
         const tenant_key key = tenant_key_of(items[i].entry.tenant, items[i].entry.sequence);
-        const bool same = i > 0 && by_tenant(&items[i - 1], &items[i]) == 0; /* two writers at one moment: one of them is never the oldest */
+        const bool same = i > 0 && by_tenant(&items[i - 1], &items[i]) == 0; /* two writers at one moment */
         put_with(index, index->tenants, &key, sizeof key, &items[i].name, sizeof items[i].name, same ? 0 : MDB_APPEND);
     }
 }

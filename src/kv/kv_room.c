@@ -158,9 +158,9 @@ void kv_doom(kv_disk *disk, kv_segment *segment)
     pthread_mutex_unlock(&disk->lock);
 }
 
-static bool is_empty(const kv_segment *segment)
+static bool is_empty(const kv_disk *disk, const kv_segment *segment)
 {
-    return segment->ours && segment->sealed && segment->n_live == 0 && !segment->unlisted;
+    return !disk->incomplete && segment->ours && segment->sealed && segment->n_live == 0 && !segment->unlisted;
 }
 
 void kv_reap(kv_disk *disk)
@@ -168,7 +168,7 @@ void kv_reap(kv_disk *disk)
     kv_segment *next;
     for (kv_segment *s = kv_table_next(&disk->table, NULL); s != NULL; s = next) {
         next = kv_table_next(&disk->table, s);
-        if (is_empty(s) && !s->doomed) {
+        if (is_empty(disk, s) && !s->doomed) {
             kv_doom(disk, s);
         }
         /* Nobody gets a lease on what is doomed, so none is none for ever. */
