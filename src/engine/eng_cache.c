@@ -51,12 +51,19 @@ void eng_cache_leave(eng_cache *c)
     c->stop = 0;
 }
 
+static void keep_state(eng_cache *c, const kv_slot *state, uint32_t tag)
+{
+    if (c->tier != NULL) {
+        eng_tier_keep_state(c->tier, &c->keep, kv_unit_key(c->unit), state, tag, c->n_units * KV_UNIT_TOKENS);
+    }
+}
+
 /* A unit keeps the snapshot that it has. */
 static void attach(eng_cache *c, kv_slot *state)
 {
     kv_attach_snapshot(c->store, c->unit, state);
-    if (c->tier != NULL && kv_unit_snapshot(c->unit) == state) {
-        eng_tier_keep_state(c->tier, &c->keep, kv_unit_key(c->unit), state, c->n_units * KV_UNIT_TOKENS);
+    if (kv_unit_snapshot(c->unit) == state) {
+        keep_state(c, state, kv_tag(state));
     }
 }
 
@@ -407,7 +414,8 @@ static void snapshot(eng_cache *c, const mdl_seq *seq, uint32_t tag)
     }
     kv_slot *const state = kv_take_state(c->store, false);
     if (state == NULL) {
-        return; /* the prefix stays without it */
+        keep_state(c, c->state, tag); /* on the device the prefix stays without it */
+        return;
     }
     mdl_copy_state(seq->runner, kv_data(state), kv_data(c->state));
     kv_set_tag(state, tag);

@@ -39,7 +39,9 @@ static int32_t *known_ids(const di_task *task, int64_t *n)
     *n = task->n_prompt + n_out;
     if (ids != NULL) {
         memcpy(ids, task->prompt, (size_t)task->n_prompt * sizeof *ids);
-        memcpy(ids + task->n_prompt, c->out, (size_t)n_out * sizeof *ids);
+        for (int64_t i = 0; i < n_out; i++) {
+            ids[task->n_prompt + i] = c->out[i];
+        }
     }
     return ids;
 }

@@ -198,14 +198,14 @@ void eng_tier_keep_page(eng_tier *t, const eng_keep *keep, const uint8_t *key, k
     }
 }
 
-void eng_tier_keep_state(eng_tier *t, const eng_keep *keep, const uint8_t *key, const kv_slot *state, int64_t at)
+void eng_tier_keep_state(eng_tier *t, const eng_keep *keep, const uint8_t *key, const kv_slot *state, uint32_t tag, int64_t at)
 {
     bool there = false;
-    const bool whole = kv_tag(state) == ENG_STATE_WHOLE;
+    const bool whole = tag == ENG_STATE_WHOLE;
     kv_ram_record *const record =
         begin_keep(t, keep, key, KV_DISK_SNAPSHOT, mdl_flat_state_bytes(t->runner, whole), &there);
     if (record != NULL) {
-        record->tag = kv_tag(state);
+        record->tag = tag;
         mdl_flat_state_out(t->runner, record->data, kv_data(state), at, whole);
         end_keep(t, keep, record);
     }

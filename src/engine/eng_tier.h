@@ -96,7 +96,7 @@ void eng_tier_wait(eng_tier *t, int64_t timeout_ns);
 
 /* Copies are taken at once; whether they are kept is of no concern to the caller. `at` = tokens of the prefix. */
 void eng_tier_keep_page(eng_tier *t, const eng_keep *keep, const uint8_t *key, kv_slot *page);
-void eng_tier_keep_state(eng_tier *t, const eng_keep *keep, const uint8_t *key, const kv_slot *state, int64_t at);
+void eng_tier_keep_state(eng_tier *t, const eng_keep *keep, const uint8_t *key, const kv_slot *state, uint32_t tag, int64_t at);
 
 /* A pass ran n tokens, mostly of prompts, in ns. */
 void eng_tier_note_prefill(eng_tier *t, int64_t n_tokens, int64_t ns);

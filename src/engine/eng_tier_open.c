@@ -8,6 +8,7 @@
 
 #define DEFAULT_BYTES ((int64_t)16 << 30)
 #define MIB ((int64_t)1 << 20)
+#define SEGMENTS 8 /* a folder has at least so many */
 #define RECORD_ROOM ((int64_t)64 << 10) /* more than a record has beside its payload */
 
 static const int64_t default_ttl_s[DI_CACHE_CLASSES] = {[DI_CACHE_CHAT] = 7 * 86400, [DI_CACHE_AGENT] = 3 * 86400};
@@ -77,6 +78,10 @@ static di_status add_disk(di_engine *e, const di_cache_options *o, bool shared, 
                          .admit = o->admit,
                          .wake = eng_tier_wake,
                          .wake_user = e->tier};
+    if (k.segment_bytes > bytes / SEGMENTS) {
+        return err_set(err, DI_E_ARGUMENT, "%s: a cache of %lld bytes is too small for this model, whose records need %lld", k.path,
+                       (long long)bytes, (long long)(k.segment_bytes * SEGMENTS));
+    }
     for (int i = 0; i < DI_CACHE_CLASSES; i++) {
         k.classes[i] = (kv_disk_class){.ttl_s = e->tier->ttl_s[i], .priority = i == DI_CACHE_AGENT ? 1 : 0};
     }
