@@ -378,13 +378,31 @@ static void close_index(kv_disk *disk)
     }
 }
 
+/* What no thread will take any more. */
+static void cancel_all(kv_disk *disk, kv_stack *stack)
+{
+    kv_disk_op *op = kv_stack_take(stack);
+    while (op != NULL) {
+        kv_disk_op *const next = op->next;
+        if (op->what == KV_OP_PUT) {
+            ((kv_disk_put *)op)->verdict = KV_DISK_FAILED;
+            kv_count(disk, KV_SUM_WAITING, -((kv_disk_put *)op)->bytes);
+        }
+        kv_op_done(disk, op, DI_E_CANCELLED);
+        op = next;
+    }
+}
+
 void kv_disk_close(kv_disk *disk)
 {
     if (disk == NULL) {
         return;
     }
     stop_threads(disk);
-    (void)kv_disk_poll(disk);
+    do {
+        cancel_all(disk, &disk->to_reader);
+        cancel_all(disk, &disk->to_writer);
+    } while (kv_disk_poll(disk) > 0); /* a `done` may have handed over the next one */
     if (disk->active.segment != NULL) {
         kv_active_seal(disk);
     }

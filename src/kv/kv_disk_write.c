@@ -212,20 +212,6 @@ static void renew_leases(const kv_disk *disk)
     }
 }
 
-static void cancel_all(kv_disk *disk)
-{
-    kv_disk_op *op = kv_stack_take(&disk->to_writer);
-    while (op != NULL) {
-        kv_disk_op *const next = op->next;
-        if (op->what == KV_OP_PUT) {
-            answer(disk, (kv_disk_put *)op, KV_DISK_FAILED, DI_E_CANCELLED);
-        } else {
-            kv_op_done(disk, op, DI_E_CANCELLED);
-        }
-        op = next;
-    }
-}
-
 void *kv_write_main(void *arg)
 {
     kv_disk *const disk = arg;
@@ -247,6 +233,5 @@ void *kv_write_main(void *arg)
         const int64_t left = next_tick - clock_now_ns();
         (void)disk->io->wait(disk->write_io, left > 0 ? left : 0);
     }
-    cancel_all(disk);
     return NULL;
 }

@@ -246,11 +246,15 @@ di_status kv_follow_start(kv_disk *disk, bool fresh, di_error *err)
 /* Numbers of writers that died are ours from now on, with what they left. */
 static void adopt(kv_disk *disk)
 {
-    if (disk->writer < 0) {
-        return;
-    }
-    for (kv_segment *s = kv_table_next(&disk->table, NULL); s != NULL; s = kv_table_next(&disk->table, s)) {
-        if (!s->ours && kv_writer_take(&disk->writers, kv_segment_writer(s->id)) == 1) {
+    bool asked[KV_WRITERS] = {false};
+    for (kv_segment *s = kv_table_next(&disk->table, NULL); s != NULL && disk->writer >= 0; s = kv_table_next(&disk->table, s)) {
+        const int number = kv_segment_writer(s->id);
+        const bool ask = !s->ours && !asked[number];
+        asked[number] = asked[number] || ask;
+        if (ask) {
+            (void)kv_writer_take(&disk->writers, number);
+        }
+        if (!s->ours && kv_writer_ours(&disk->writers, number)) {
             s->ours = true;
             s->sealed = false; /* the rest of it is read, and it gets its catalogue, if need be at the next start */
         }
