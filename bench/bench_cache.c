@@ -38,7 +38,8 @@ static void must(di_status status, const di_error *err)
 static void report(const char *name, const char *metric, double value, const char *unit, const char *baseline, double ratio)
 {
     if (json) {
-        printf("{\"bench\":\"cache\",\"case\":\"%s\",\"metric\":\"%s\",\"value\":%.4g,\"unit\":\"%s\",\"baseline\":\"%s\",\"ratio\":%.4g}\n",
+        printf("{\"bench\":\"cache\",\"case\":\"%s\",\"metric\":\"%s\",\"value\":%.4g,\"unit\":\"%s\",\"baseline\":\"%s\","
+               "\"ratio\":%.4g}\n",
                name, metric, value, unit, baseline, ratio);
     } else {
         printf("%-14s %-12s %10.4g %-6s %6.3f x %s\n", name, metric, value, unit, ratio, baseline);
