@@ -33,7 +33,7 @@ static void answer(kv_disk *disk, kv_disk_put *put, kv_disk_verdict verdict, di_
 
 static bool is_acceptable(const kv_disk *disk, const kv_disk_put *put)
 {
-    return put->bytes > 0 && put->bytes <= kv_disk_max_payload(disk) && put->payload != NULL && put->kind >= 0 &&
+    return put->bytes > 0 && put->bytes <= kv_disk_max_payload(disk) && put->payload != NULL &&
            put->kind < KV_DISK_KINDS && put->class_id >= 0 && put->class_id < KV_DISK_CLASSES && put->ttl_s >= 0 &&
            put->ttl_s <= UINT32_MAX;
 }

@@ -45,7 +45,7 @@ typedef struct kv_indexed { /* a record as it comes from a segment */
 
 typedef struct kv_index kv_index;
 
-static inline kv_name kv_name_of(const uint8_t *key, int kind)
+static inline kv_name kv_name_of(const uint8_t *key, kv_disk_kind kind)
 {
     kv_name name;
     for (int i = 0; i < KV_KEY_BYTES; i++) {

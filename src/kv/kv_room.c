@@ -190,7 +190,7 @@ void kv_reap(kv_disk *disk)
 static bool can_go(const kv_segment *s, bool spare)
 {
     const int64_t pinned_limit = spare ? (int64_t)(s->file_bytes / 4 * 3) : 0;
-    return s->ours && s->sealed && !s->doomed && s->pinned_bytes <= pinned_limit;
+    return s->ours && s->sealed && !s->doomed && s->pinned_bytes <= pinned_limit && atomic_load(&s->leases) == 0;
 }
 
 static kv_segment *next_victim(const kv_disk *disk, bool spare)
@@ -335,7 +335,7 @@ int64_t kv_pin_keys(kv_disk *disk, const uint8_t (*keys)[KV_KEY_BYTES], int64_t 
     const bool evicting = disk->evicting;
     disk->evicting = true; /* room is made without copies: the buffer for them is in use here */
     for (int64_t i = 0; i < n * KV_DISK_KINDS; i++) {
-        const kv_name name = kv_name_of(keys[i / KV_DISK_KINDS], (int)(i % KV_DISK_KINDS));
+        const kv_name name = kv_name_of(keys[i / KV_DISK_KINDS], (kv_disk_kind)(i % KV_DISK_KINDS));
         kv_entry entry = {0};
         if (!kv_index_begin(disk->index)) {
             break;

@@ -208,6 +208,93 @@ static void what_is_used_outlives_what_is_not(void **state)
     dfix_remove(&d);
 }
 
+static void a_class_with_priority_is_spared_a_turn_longer(void **state)
+{
+    (void)state;
+    const dfix_dir d = dfix_make();
+    kv_disk_options o = dfix_options(&d);
+    o.max_bytes = 16 << 20;
+    o.no_sync = true;
+    o.classes[1].priority = 1;
+    kv_disk *const disk = dfix_open(&o);
+    for (uint64_t i = 0; i < 9; i++) {
+        const kv_disk_put like = {.bytes = 100000, .class_id = i < 6 ? 1 : 0};
+        assert_int_equal(dfix_put_as(disk, i, &like), KV_DISK_STORED);
+    }
+    for (uint64_t i = 0; i < 180; i++) { /* once round, not twice */
+        assert_int_equal(dfix_put(disk, 100 + i, KV_DISK_UNIT, 100000), KV_DISK_STORED);
+    }
+    for (uint64_t i = 0; i < 9; i++) {
+        assert_int_equal(dfix_get(disk, i, KV_DISK_UNIT, NULL), i < 6 ? DI_OK : DI_E_STATE);
+    }
+    assert_true(dfix_counters(disk).rewritten_bytes >= 6 * 100000);
+    kv_disk_close(disk);
+    dfix_remove(&d);
+}
+
+enum { MANY = 200, LEASED_BYTES = 100000 };
+
+typedef struct lease { /* of one record */
+    uint8_t key[1][KV_KEY_BYTES];
+    kv_disk_found found;
+    kv_disk_find find;
+} lease;
+
+static void take_lease(kv_disk *disk, lease *l, uint64_t i)
+{
+    bool over = false;
+    dfix_key(i, l->key[0]);
+    l->find = (kv_disk_find){.op = {.done = dfix_set, .user = &over}, .keys = l->key, .n = 1, .found = &l->found};
+    kv_disk_find_start(disk, &l->find);
+    dfix_wait(disk, &over);
+    assert_int_equal(l->find.n_units, 1);
+}
+
+static void expect_readable(kv_disk *disk, const lease *l, uint64_t i)
+{
+    static uint8_t got[LEASED_BYTES];
+    static uint8_t want[LEASED_BYTES];
+    bool over = false;
+    kv_disk_read read = {.op = {.done = dfix_set, .user = &over}, .place = l->found.unit, .out = got};
+    memcpy(read.key, l->key[0], sizeof read.key);
+    kv_disk_read_start(disk, &read);
+    dfix_wait(disk, &over);
+    assert_int_equal(read.op.status, DI_OK);
+    dfix_fill(i, KV_DISK_UNIT, want, LEASED_BYTES);
+    assert_memory_equal(got, want, LEASED_BYTES);
+}
+
+/* Every record is leased, so nothing can go: what does not fit is refused, what is leased stays readable, even when it is purged. */
+static void what_is_leased_stays_and_the_budget_fails_closed(void **state)
+{
+    (void)state;
+    static lease leases[MANY];
+    const dfix_dir d = dfix_make();
+    kv_disk_options o = dfix_options(&d);
+    o.max_bytes = 16 << 20;
+    o.no_sync = true;
+    kv_disk *const disk = dfix_open(&o);
+    uint64_t n = 0;
+    while (dfix_put(disk, n, KV_DISK_UNIT, LEASED_BYTES) == KV_DISK_STORED) {
+        take_lease(disk, &leases[n], n);
+        n++;
+        assert_true(n < MANY);
+    }
+    assert_true(n > MANY / 2);
+    assert_int_equal(dfix_counters(disk).no_room, 1);
+    assert_int_equal(dfix_counters(disk).evicted, 0);
+    assert_true(dfix_counters(disk).bytes <= o.max_bytes);
+    assert_int_equal(dfix_care(disk, KV_DISK_PURGE, NULL), n);
+    for (uint64_t i = 0; i < n; i++) {
+        expect_readable(disk, &leases[i], i);
+        kv_disk_release(disk, &leases[i].find);
+    }
+    assert_int_equal(dfix_put(disk, n, KV_DISK_UNIT, LEASED_BYTES), KV_DISK_STORED);
+    assert_int_equal(dfix_get(disk, 0, KV_DISK_UNIT, NULL), DI_E_STATE);
+    kv_disk_close(disk);
+    dfix_remove(&d);
+}
+
 static void a_tenants_quota_and_purge_touch_nobody_else(void **state)
 {
     (void)state;
@@ -302,6 +389,8 @@ int main(void)
         cmocka_unit_test(an_expired_record_is_not_found),
         cmocka_unit_test(a_full_store_forgets_the_oldest_and_keeps_its_budget),
         cmocka_unit_test(what_is_used_outlives_what_is_not),
+        cmocka_unit_test(a_class_with_priority_is_spared_a_turn_longer),
+        cmocka_unit_test(what_is_leased_stays_and_the_budget_fails_closed),
         cmocka_unit_test(a_tenants_quota_and_purge_touch_nobody_else),
         cmocka_unit_test(admission_waits_for_the_second_sighting),
         cmocka_unit_test(pins_and_compaction),
