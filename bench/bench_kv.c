@@ -283,7 +283,9 @@ static void bench_restore(bench *b)
     const double rate = median(ours);
     const double fio = median(theirs);
     report("restore", "throughput", rate, "MB/s", fio > 0 ? "fio" : NULL, fio > 0 ? rate / fio : 0);
-    if (fio > 0) {
+    if (fio <= 0) {
+        fprintf(stderr, "bench_kv: fio is not there: no baseline (Debian: fio)\n");
+    } else {
         report("restore", "fio", fio, "MB/s", NULL, 0);
     }
     kv_disk_release(b->disk, &find);

@@ -99,7 +99,8 @@ typedef struct kv_disk_found { /* of one key */
 
 /* Which records of a chain of keys are there. Units are looked up from `first` on (those before it the caller has) up to the first one
  * that is missing; snapshots of all keys up to there. What is found is leased: it stays readable, whatever is evicted or purged, until
- * kv_disk_release, which must be called for each find that ended with DI_OK. */
+ * kv_disk_release, which must be called for each find that ended with DI_OK. (Another process that shares the directory knows no leases
+ * of ours: what it removes meanwhile is a read that fails.) */
 typedef struct kv_disk_find {
     kv_disk_op op;
     const uint8_t (*keys)[KV_KEY_BYTES]; /* [n] */
@@ -162,7 +163,8 @@ typedef enum kv_disk_care_kind {
     KV_DISK_FLUSH,   /* everything put before is durable */
     KV_DISK_PIN,     /* the records of keys[n], both kinds; n_done = records */
     KV_DISK_UNPIN,
-    KV_DISK_PURGE,   /* every record of the tenant, or of all with NULL: not found from now on, bytes gone when done */
+    KV_DISK_PURGE,   /* every record of the tenant, or of all with NULL: not found from now on, bytes gone when done,
+                      * those that are leased with their lease, those of other processes when they take notice */
     KV_DISK_COMPACT, /* expired and dead records leave the disk; n_done = bytes */
 } kv_disk_care_kind;
 

@@ -230,8 +230,12 @@ void *kv_write_main(void *arg)
             renew_leases(disk);
             next_lease = now + lease_ns;
         }
+        /* A call of wake may have ended a wait for the disk instead of this one. */
+        const bool more = atomic_load(&disk->to_writer.top) != NULL || atomic_load(&disk->stop);
         const int64_t left = next_tick - clock_now_ns();
-        (void)disk->io->wait(disk->write_io, left > 0 ? left : 0);
+        if (!more && left > 0) {
+            (void)disk->io->wait(disk->write_io, left);
+        }
     }
     return NULL;
 }
