@@ -305,6 +305,17 @@ static void hold_pages(eng_cache *c, mdl_seq *seq, const kv_match *m)
     c->n_pages = (int32_t)m->n_units;
 }
 
+/* What is used on the device is used below it, too. */
+static void keep_match(eng_cache *c, const kv_match *m)
+{
+    for (kv_unit *unit = m->last; c->tier != NULL && unit != NULL; unit = kv_parent(unit)) {
+        const kv_slot *const state = kv_unit_snapshot(unit);
+        if (eng_tier_keep_page(c->tier, &c->keep, kv_unit_key(unit), kv_unit_page(unit)) && state != NULL) {
+            eng_tier_keep_state(c->tier, &c->keep, kv_unit_key(unit), state, kv_tag(state), kv_depth(unit) * KV_UNIT_TOKENS);
+        }
+    }
+}
+
 /* Copies the snapshot into the sequence's state. */
 static bool take_snapshot(const eng_cache *c, const mdl_seq *seq, const kv_unit *unit)
 {
@@ -344,6 +355,7 @@ di_status eng_cache_find(eng_cache *c, mdl_seq *seq, int64_t *start, di_error *e
     int64_t units = 0;
     const kv_unit *const resume = c->replay ? NULL : eng_cache_snapshot(seq->runner, m.last, n, &units);
     hold_pages(c, seq, &m);
+    keep_match(c, &m);
     c->unit = m.last;
     c->n_units = m.n_units;
     *start = eng_cache_start_of(seq->runner, c->replay, m.n_units, 0);
@@ -401,7 +413,7 @@ static bool publish_next(eng_cache *c, mdl_seq *seq)
     c->unit = unit;
     c->n_units++;
     if (c->tier != NULL) {
-        eng_tier_keep_page(c->tier, &c->keep, kv_unit_key(unit), kv_unit_page(unit));
+        (void)eng_tier_keep_page(c->tier, &c->keep, kv_unit_key(unit), kv_unit_page(unit));
     }
     return true;
 }

@@ -434,7 +434,7 @@ static kv_unit *import_unit(eng_restore *r, kv_salt salt, kv_unit *last, int64_t
         return NULL;
     }
     mdl_flat_page_in(t->runner, kv_data(page), p->record->data);
-    eng_tier_note_kept(page);
+    eng_tier_note_kept(t, page);
     kv_unit *const unit = kv_publish(t->kv, last, salt, r->ids + i * KV_UNIT_TOKENS, NULL, page);
     kv_drop(t->kv, page);
     if (unit == NULL || !kv_pin(unit)) {

@@ -10,7 +10,7 @@
 #define SMOOTHING 0.2                         /* of measured speeds: the weight of the newest */
 #define CLOSE_NS ((int64_t)30 * 1000000000)   /* longest wait for what is still to be written */
 #define CLOSE_STEP_NS ((int64_t)100 * 1000000)
-#define KEPT 1u /* tag of a page whose bytes the lower tiers were given */
+#define HOUR_NS INT64_C(3600000000000)
 
 /* ---- opening ---- */
 
@@ -27,6 +27,7 @@ di_status eng_tier_new(const eng_tier_options *o, eng_tier **out, di_error *err)
     t->load = o->load;
     memcpy(t->name_space, o->name_space, sizeof t->name_space);
     memcpy(t->ttl_s, o->ttl_s, sizeof t->ttl_s);
+    t->began_ns = clock_now_ns();
     const di_status status = kv_ram_new(o->ram_bytes, &t->ram, err);
     if (status != DI_OK) {
         free(t);
@@ -150,68 +151,99 @@ static void write_down(eng_tier *t, kv_lower lower, const eng_keep *keep, kv_ram
     }
 }
 
-/* A record to be filled; NULL: it is there already, or there is no room. */
-static kv_ram_record *begin_keep(eng_tier *t, const eng_keep *keep, const uint8_t *key, kv_disk_kind kind, size_t bytes, bool *there)
+static void write_everywhere(eng_tier *t, const eng_keep *keep, kv_ram_record *record)
+{
+    for (int32_t i = 0; i < t->n_lowers; i++) {
+        write_down(t, t->lowers[i], keep, record);
+    }
+}
+
+static int64_t ttl_of(const eng_tier *t, const eng_keep *keep) { return keep->ttl_s > 0 ? keep->ttl_s : t->ttl_s[keep->class_id]; }
+
+static int64_t expiry_of(const eng_tier *t, const eng_keep *keep, int64_t now)
+{
+    const int64_t ttl = ttl_of(t, keep);
+    return ttl > 0 && ttl < INT64_MAX / 2000000000 && !keep->pinned ? now + ttl * 1000000000 : INT64_MAX;
+}
+
+/* The record, held: one that is there already (*fresh = false), or one to be filled. NULL: there is no room. */
+static kv_ram_record *take_record(eng_tier *t, const eng_keep *keep, const uint8_t *key, kv_disk_kind kind, size_t bytes, bool *fresh)
 {
     const int64_t now = clock_now_ns();
-    const int64_t ttl = keep->ttl_s > 0 ? keep->ttl_s : t->ttl_s[keep->class_id];
     kv_ram_record *record = kv_ram_find(t->ram, key, kind, now);
-    *there = record != NULL;
-    if (record != NULL) {
-        kv_ram_drop(t->ram, record);
-        return NULL;
+    *fresh = record == NULL;
+    if (*fresh) {
+        record = may_hold(t, (int64_t)bytes) ? kv_ram_add(t->ram, key, kind, (int64_t)bytes) : NULL;
     }
-    record = may_hold(t, (int64_t)bytes) ? kv_ram_add(t->ram, key, kind, (int64_t)bytes) : NULL;
     if (record == NULL) {
         t->counters.not_kept++;
         return NULL;
     }
     record->tenant = keep->tenant;
-    record->expires_ns = ttl > 0 && ttl < INT64_MAX / 2000000000 && !keep->pinned ? now + ttl * 1000000000 : INT64_MAX;
+    record->expires_ns = expiry_of(t, keep, now);
     return record;
 }
 
-static void end_keep(eng_tier *t, const eng_keep *keep, kv_ram_record *record)
+/* Lists a filled record and writes it down. */
+static void keep_record(eng_tier *t, const eng_keep *keep, kv_ram_record *record)
 {
     kv_ram_list(t->ram, record);
-    for (int32_t i = 0; i < t->n_lowers; i++) {
-        write_down(t, t->lowers[i], keep, record);
-    }
+    write_everywhere(t, keep, record);
     t->counters.kept[record->kind]++;
     t->counters.kept_bytes += record->bytes;
-    kv_ram_drop(t->ram, record);
 }
 
-void eng_tier_keep_page(eng_tier *t, const eng_keep *keep, const uint8_t *key, kv_slot *page)
+/* Hours since the tiers were opened, from 1 on: the tag of a page says when the lower tiers were last given its bytes. */
+static uint32_t hour(const eng_tier *t) { return (uint32_t)((clock_now_ns() - t->began_ns) / HOUR_NS) + 1; }
+
+/* What is used on the device all the time must not expire below it: a quarter of its time to live may pass in between. */
+static bool is_due(const eng_tier *t, const eng_keep *keep, const kv_slot *page)
 {
-    bool there = false;
-    if (kv_tag(page) == KEPT) {
-        return;
+    const int64_t age = (int64_t)hour(t) - (int64_t)kv_tag(page);
+    return kv_tag(page) == 0 || (ttl_of(t, keep) > 0 && age * 3600 > ttl_of(t, keep) / 4);
+}
+
+bool eng_tier_keep_page(eng_tier *t, const eng_keep *keep, const uint8_t *key, kv_slot *page)
+{
+    bool fresh;
+    const bool again = kv_tag(page) != 0;
+    if (!is_due(t, keep, page)) {
+        return false;
     }
-    kv_ram_record *const record = begin_keep(t, keep, key, KV_DISK_UNIT, mdl_flat_page_bytes(t->runner), &there);
-    if (record != NULL) {
+    kv_ram_record *const record = take_record(t, keep, key, KV_DISK_UNIT, mdl_flat_page_bytes(t->runner), &fresh);
+    if (record == NULL) {
+        return false;
+    }
+    if (fresh) {
         mdl_flat_page_out(t->runner, record->data, kv_data(page));
-        end_keep(t, keep, record);
+        keep_record(t, keep, record);
+    } else if (again) {
+        write_everywhere(t, keep, record);
     }
-    if (record != NULL || there) {
-        kv_set_tag(page, KEPT);
-    }
+    kv_ram_drop(t->ram, record);
+    kv_set_tag(page, hour(t));
+    return again;
 }
 
 void eng_tier_keep_state(eng_tier *t, const eng_keep *keep, const uint8_t *key, const kv_slot *state, uint32_t tag, int64_t at)
 {
-    bool there = false;
+    bool fresh;
     const bool whole = tag == ENG_STATE_WHOLE;
-    kv_ram_record *const record =
-        begin_keep(t, keep, key, KV_DISK_SNAPSHOT, mdl_flat_state_bytes(t->runner, whole), &there);
-    if (record != NULL) {
+    kv_ram_record *const record = take_record(t, keep, key, KV_DISK_SNAPSHOT, mdl_flat_state_bytes(t->runner, whole), &fresh);
+    if (record == NULL) {
+        return;
+    }
+    if (fresh) {
         record->tag = tag;
         mdl_flat_state_out(t->runner, record->data, kv_data(state), at, whole);
-        end_keep(t, keep, record);
+        keep_record(t, keep, record);
+    } else {
+        write_everywhere(t, keep, record);
     }
+    kv_ram_drop(t->ram, record);
 }
 
-void eng_tier_note_kept(kv_slot *page) { kv_set_tag(page, KEPT); }
+void eng_tier_note_kept(const eng_tier *t, kv_slot *page) { kv_set_tag(page, hour(t)); }
 
 /* ---- care ---- */
 

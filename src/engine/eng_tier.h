@@ -62,6 +62,7 @@ typedef struct eng_tier { /* owner: the engine */
     kv_lower lowers[ENG_LOWERS];
     int32_t n_lowers;
     int64_t ttl_s[KV_DISK_CLASSES];
+    int64_t began_ns;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     bool signalled; /* guarded: a lower tier has something */
@@ -95,7 +96,8 @@ void eng_tier_poll(eng_tier *t);
 void eng_tier_wait(eng_tier *t, int64_t timeout_ns);
 
 /* Copies are taken at once; whether they are kept is of no concern to the caller. `at` = tokens of the prefix. */
-void eng_tier_keep_page(eng_tier *t, const eng_keep *keep, const uint8_t *key, kv_slot *page);
+/* True: the page was kept long ago and is written again, so that what is used here does not expire there; its snapshot should be, too. */
+bool eng_tier_keep_page(eng_tier *t, const eng_keep *keep, const uint8_t *key, kv_slot *page);
 void eng_tier_keep_state(eng_tier *t, const eng_keep *keep, const uint8_t *key, const kv_slot *state, uint32_t tag, int64_t at);
 
 /* A pass ran n tokens, mostly of prompts, in ns. */
@@ -128,7 +130,7 @@ void eng_restore_abandon(eng_restore *r); /* its reads end by themselves; NULL i
 
 void eng_restore_advance(eng_restore *r); /* acts upon what came of the lower tiers; an abandoned one is freed with its last read */
 eng_restore *eng_restore_next(const eng_restore *r);
-void eng_tier_note_kept(kv_slot *page); /* the lower tiers have its bytes */
+void eng_tier_note_kept(const eng_tier *t, kv_slot *page); /* the lower tiers have its bytes */
 double eng_tier_smooth(double before, double now);
 
 #endif

@@ -253,6 +253,35 @@ static void what_a_task_says_goes_with_its_records(void **state)
     tier_fake_fini(&disk);
 }
 
+/* A prefix that is used on the device all the time would expire on the disk, and be gone after a restart. */
+static void what_is_used_above_is_written_again_below(void **state)
+{
+    (void)state;
+    tier_fake disk;
+    float *const logits = filled(&disk);
+    di_engine *const e = open_with(&disk, ENG_LOAD_ALWAYS);
+    e->tier->ttl_s[0] = 40 * 3600;
+    assert_int_equal(run_prompt(e, logits), 128);
+    assert_int_equal(run_prompt(e, logits), 128);
+    eng_tier_poll(e->tier);
+    assert_int_equal(disk.counters.present, 0);
+    e->tier->began_ns -= INT64_C(10) * 3600 * 1000000000; /* ten hours go by: a quarter */
+    assert_int_equal(run_prompt(e, logits), 128);
+    eng_tier_poll(e->tier);
+    assert_int_equal(disk.counters.present, 0);
+    e->tier->began_ns -= INT64_C(1) * 3600 * 1000000000;
+    for (int i = 0; i < 2; i++) { /* once */
+        assert_int_equal(run_prompt(e, logits), 128);
+        eng_tier_poll(e->tier);
+        assert_int_equal(disk.counters.present, 2);
+    }
+    kv_trim(e->kv, 0, 0); /* and it is no other bytes */
+    assert_int_equal(run_prompt(e, logits), 128);
+    di_engine_close(e);
+    tier_fake_fini(&disk);
+    free(logits);
+}
+
 static void bad_options_are_refused(void **state)
 {
     (void)state;
@@ -339,6 +368,7 @@ int main(void)
         cmocka_unit_test(others_pass_a_task_that_is_loaded_for),
         cmocka_unit_test(a_cancelled_task_leaves_nothing_behind),
         cmocka_unit_test(what_a_task_says_goes_with_its_records),
+        cmocka_unit_test(what_is_used_above_is_written_again_below),
         cmocka_unit_test(bad_options_are_refused),
         cmocka_unit_test(any_allocation_may_fail),
     };

@@ -105,6 +105,7 @@ static void do_put(tier_fake *f, kv_disk_put *put)
 {
     if (record_of(f, put->key, put->kind) != NULL) {
         put->verdict = KV_DISK_PRESENT;
+        f->counters.present++;
         return;
     }
     if (happens(f, f->refuses)) {
