@@ -46,6 +46,25 @@ static void sign(uint8_t *bytes, size_t size)
     }
 }
 
+struct kv_io { /* a queue without threads */
+    kv_io_request *over;
+};
+
+static void submit(kv_io *io, kv_io_request *r)
+{
+    r->result = pread(r->fd, r->data, r->size, (off_t)r->offset);
+    r->next = io->over;
+    io->over = r;
+}
+
+static kv_io_request *wait_for(kv_io *io, int64_t timeout_ns)
+{
+    (void)timeout_ns;
+    kv_io_request *const list = io->over;
+    io->over = NULL;
+    return list;
+}
+
 static int memory_file(const kv_io_table *table, int dir, const char *name, int flags)
 {
     (void)dir, (void)name, (void)flags;
@@ -75,26 +94,23 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     int fd = memfd_create("segment", MFD_CLOEXEC);
     uint8_t *const bytes = malloc(size);
-    kv_io *const io = kv_io_threads.open(&kv_io_threads, 1);
+    kv_io io = {.over = NULL};
     kv_disk *const disk = calloc(1, sizeof *disk);
     kv_segment *const segment = kv_segment_new(segment_id, segment_nonce);
-    require(fd >= 0 && bytes != NULL && io != NULL && disk != NULL && segment != NULL);
+    require(fd >= 0 && bytes != NULL && disk != NULL && segment != NULL);
     memcpy(bytes, data + 1, size - 1);
     if ((data[0] & 1) != 0) {
         sign(bytes, size - 1);
     }
     require(write(fd, bytes, size - 1) == (ssize_t)(size - 1));
-    kv_io_table table = kv_io_threads;
-    table.open_file = memory_file;
-    table.user = &fd;
+    const kv_io_table table = {.submit = submit, .wait = wait_for, .open_file = memory_file, .user = &fd};
     disk->io = &table;
     disk->o.max_record_bytes = MAX_PAYLOAD;
-    list(disk, io, fd, segment, 0, 0, size - 1);
-    list(disk, io, fd, segment, KV_BLOCK, 0, size - 1);
-    list(disk, io, fd, segment, 0, 3 * KV_BLOCK, size - 1);
+    list(disk, &io, fd, segment, 0, 0, size - 1);
+    list(disk, &io, fd, segment, KV_BLOCK, 0, size - 1);
+    list(disk, &io, fd, segment, 0, 3 * KV_BLOCK, size - 1);
     free(segment);
     free(disk);
-    kv_io_threads.close(io);
     free(bytes);
     close(fd);
     return 0;
