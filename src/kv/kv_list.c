@@ -164,7 +164,7 @@ int kv_list_segment(const kv_disk *disk, kv_io *io, const kv_segment *segment, u
     if (s.fd < 0) {
         return s.fd;
     }
-    s.window = ar_calloc_aligned(1, WINDOW_BYTES, KV_BLOCK);
+    s.window = aligned_alloc(KV_BLOCK, WINDOW_BYTES);
     bool good = s.window != NULL && fstat(s.fd, &st) == 0 && S_ISREG(st.st_mode);
     if (good) {
         s.size = (uint64_t)st.st_size / KV_BLOCK * KV_BLOCK;
