@@ -118,7 +118,7 @@ int cmd_cache(int argc, char **argv)
                     "records of --tenant, or everything with --all. Both need the directory for themselves, or --shared.");
     cli_add_flag(&p, "json", &json, "one JSON object");
     cli_add_flag(&p, "shared", &options.shared, "servers that share the directory may be running");
-    cli_add_string(&p, "tenant", "SALT", &tenant, "purge: whose records, by the salt of the tenant's cache");
+    cli_add_string(&p, "tenant", "NAME", &tenant, "purge: whose records; the name that the server knows the tenant by");
     cli_add_flag(&p, "all", &all, "purge: everybody's records");
     cli_parse(&p, argc, argv, &args, &n_args);
     const char *const action = args[0];
