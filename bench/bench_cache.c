@@ -1,13 +1,15 @@
 /* bench_cache.c - tiers of the prefix cache, over the demo model: how soon the first token of a long prompt comes behind a restart, what
  * writing costs, and whether a stream of sessions is ever slower with a disk below.
  *
- *   bench_cache [--json] [FOLDER]
+ *   bench_cache [--json] [--pairs N] [FOLDER]
  *
  * ttft/8192: nine tenths of the prompt were computed by an engine that was closed; the next one finds them, with the snapshot at the match,
  * in FOLDER (build/bench-cache, which is emptied). Baseline: the same prompt for a tenant that has nothing there.
  * write: prompts of 1,024 tokens with and without tiers, in turns; the ratio is their throughput's. Each is new, so all of it is written.
  * trace/P: requests of sessions chosen by Zipf's law, each of which goes on where it stopped, so that P % of all prompt tokens were seen
- * before; the device has room for few. Baseline: the same requests without tiers. Times are medians of rounds in turns. */
+ * before; the device has room for few. Baseline: the same requests without tiers. Times are medians of rounds in turns.
+ * isolation: first-token times of prompts that another tenant has in the cache against those of new ones, N pairs (100) in random order;
+ * p of a two-sided Mann-Whitney test, which should not be small. Baseline: 0.01. */
 #include "core/clock.h"
 #include "cpu_bench.h"
 
@@ -227,13 +229,71 @@ static void bench_trace(size_t more)
     report(name, "seconds", best[1], "s", "no tiers", best[0] / best[1]);
 }
 
+/* ---- what a tenant can learn of another ---- */
+
+typedef struct timing {
+    double ns;
+    bool repeats; /* what the other tenant asked */
+} timing;
+
+static int by_time(const void *a, const void *b)
+{
+    const double x = ((const timing *)a)->ns;
+    const double y = ((const timing *)b)->ns;
+    return (x > y) - (x < y);
+}
+
+/* Two-sided p of the rank sum of n times of each kind, by the normal approximation. */
+static double mann_whitney(timing *times, size_t n)
+{
+    double ranks = 0.0;
+    qsort(times, 2 * n, sizeof *times, by_time);
+    for (size_t i = 0; i < 2 * n; i++) {
+        ranks += times[i].repeats ? (double)(i + 1) : 0.0;
+    }
+    const double half = (double)n;
+    const double u = ranks - half * (half + 1) / 2;
+    const double z = (u - half * half / 2) / sqrt(half * half * (2 * half + 1) / 12);
+    return erfc(fabs(z) / sqrt(2.0));
+}
+
+static void bench_isolation(size_t n_pairs)
+{
+    enum { PROMPT = 140 };
+    timing *const times = bench_need(calloc(2 * n_pairs, sizeof *times));
+    uint64_t seed = 3;
+    remove_tree(folder);
+    di_engine *const e = open_engine(true, 0);
+    for (size_t i = 0; i < n_pairs; i++) {
+        int32_t ids[2][PROMPT];
+        int64_t cached;
+        fill(ids[0], PROMPT, 2 * i + 1000);
+        fill(ids[1], PROMPT, 2 * i + 1001);
+        (void)first_token(e, "victim", ids[0], PROMPT, &cached);
+        const size_t first = (size_t)(bench_random(&seed) >> 40) % 2;
+        for (size_t k = 0; k < 2; k++) {
+            const size_t which = (first + k) % 2;
+            times[2 * i + k] = (timing){.ns = (double)first_token(e, "spy", ids[which], PROMPT, &cached), .repeats = which == 0};
+        }
+    }
+    const double p = mann_whitney(times, n_pairs);
+    report("isolation", "p", p, "p", "0.01", p / 0.01);
+    di_engine_close(e);
+    free(times);
+}
+
 int main(int argc, char **argv)
 {
     char path[4096];
+    size_t n_pairs = 100;
     di_error err;
     for (int i = 1; i < argc; i++) {
         json = json || strcmp(argv[i], "--json") == 0;
-        folder = argv[i][0] != '-' ? argv[i] : folder;
+        if (strcmp(argv[i], "--pairs") == 0 && i + 1 < argc) {
+            n_pairs = strtoul(argv[++i], NULL, 10);
+        } else if (argv[i][0] != '-') {
+            folder = argv[i];
+        }
     }
     (void)mkdir("build", 0777);
     must(di_model_default_path(path, sizeof path, &err), &err);
@@ -244,6 +304,7 @@ int main(int argc, char **argv)
     bench_trace(700);
     bench_trace(200);
     bench_trace(40);
+    bench_isolation(n_pairs > 0 ? n_pairs : 1);
     remove_tree(folder);
     di_model_close(model);
     return 0;
