@@ -71,9 +71,11 @@ static kv_segment *new_segment(kv_disk *disk)
     return kv_segment_new((uint64_t)disk->writer << 56 | disk->last_born, nonce);
 }
 
-/* A file of the whole size, so that the disk can't be full later on, found in the directory after a crash. */
+/* A file of the whole size, so that the disk can't be full later on; published before it is there, so that nobody takes it for one that is
+ * no longer written; and in the directory after a crash. */
 static int create_file(kv_disk *disk, const kv_segment *segment)
 {
+    kv_writer_publish(&disk->writers, disk->writer, segment->id, 0);
     const int fd = kv_open_segment(disk, segment->name, O_RDWR | O_CREAT | O_EXCL);
     if (fd < 0) {
         return fd;
@@ -125,7 +127,6 @@ static bool begin(kv_disk *disk)
     disk->active.fd = fd;
     disk->active.at = 0;
     disk->active.n_listed = 0;
-    kv_writer_publish(&disk->writers, disk->writer, segment->id, 0);
     kv_count(disk, KV_SUM_SEGMENTS, 1);
     return true;
 }
