@@ -14,8 +14,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MIB ((int64_t)1 << 20)
-
 enum { WRITE_DEPTH = 8, BUFFER_BYTES = 4 << 20 };
 
 /* ---- lists of operations ---- */
@@ -124,66 +122,6 @@ void kv_note_add(kv_disk *disk, const kv_note *note)
 int64_t kv_disk_max_payload(const kv_disk *disk)
 {
     return disk->o.max_record_bytes;
-}
-
-/* ---- options ---- */
-
-static bool all_zero(const kv_disk_class *classes)
-{
-    for (int i = 0; i < KV_DISK_CLASSES; i++) {
-        if (classes[i].ttl_s != 0 || classes[i].priority != 0) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static int64_t or_default(int64_t value, int64_t fallback)
-{
-    return value != 0 ? value : fallback;
-}
-
-static void fill_in(kv_disk_options *o)
-{
-    static const kv_disk_class classes[KV_DISK_CLASSES] = {{7 * 86400, 0}, {3 * 86400, 0}, {86400, 0}, {3600, 0}};
-    if (o->segment_bytes == 0) {
-        const int64_t part = o->max_bytes / 16 / MIB * MIB;
-        o->segment_bytes = part < MIB ? MIB : part > 256 * MIB ? 256 * MIB : part;
-    }
-    o->max_record_bytes = or_default(o->max_record_bytes, o->segment_bytes / 4 - KV_BLOCK);
-    o->queue_depth = (int32_t)or_default(o->queue_depth, 32);
-    o->max_waiting = or_default(o->max_waiting, 64 * MIB);
-    o->lease_s = or_default(o->lease_s, 60);
-    if (all_zero(o->classes)) {
-        memcpy(o->classes, classes, sizeof classes);
-    }
-}
-
-static bool classes_good(const kv_disk_class *classes)
-{
-    for (int i = 0; i < KV_DISK_CLASSES; i++) {
-        if (classes[i].ttl_s < 0 || classes[i].ttl_s > UINT32_MAX || classes[i].priority < 0 || classes[i].priority > 3) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static di_status check_options(const kv_disk_options *o, di_error *err)
-{
-    if (o->max_bytes < 16 * MIB || o->max_bytes > (int64_t)1 << 50) {
-        return err_set(err, DI_E_ARGUMENT, "%s: a budget of %lld bytes; 16 MiB to 1 PiB are possible", o->path, (long long)o->max_bytes);
-    }
-    if (o->segment_bytes < MIB || o->segment_bytes % KV_BLOCK != 0 || o->segment_bytes > o->max_bytes / 8 ||
-        o->segment_bytes > (int64_t)1 << 32) {
-        return err_set(err, DI_E_ARGUMENT, "%s: segments of %lld bytes; possible are multiples of 4096, 1 MiB to an eighth of the budget",
-                       o->path, (long long)o->segment_bytes);
-    }
-    if (o->max_record_bytes < 1 || o->max_record_bytes > o->segment_bytes / 4 - KV_BLOCK || o->queue_depth < 1 || o->queue_depth > 256 ||
-        o->tenant_bytes < 0 || o->admit < 0 || o->max_waiting < 0 || o->lease_s < 1 || o->lease_s > 86400 || !classes_good(o->classes)) {
-        return err_set(err, DI_E_ARGUMENT, "%s: an option of the disk tier is out of its range", o->path);
-    }
-    return DI_OK;
 }
 
 /* ---- open ---- */
@@ -321,9 +259,9 @@ di_status kv_disk_open(const kv_disk_options *options, kv_disk **out, di_error *
     disk->writer = -1;
     pthread_mutex_init(&disk->lock, NULL);
     kv_writers_init(&disk->writers, NULL, -1, 0);
-    fill_in(&disk->o);
+    kv_options_fill_in(&disk->o);
     disk->pinned_room = disk->o.max_bytes / 2;
-    di_status status = check_options(&disk->o, err);
+    di_status status = kv_options_check(&disk->o, err);
     if (status == DI_OK) {
         disk->path = strdup(options->path);
         disk->o.path = disk->path;

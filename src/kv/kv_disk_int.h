@@ -231,6 +231,10 @@ void kv_notes_apply(kv_disk *disk); /* writing thread; outside a batch */
 int64_t kv_now_s(void);
 uint64_t kv_next_sequence(kv_disk *disk);
 
+/* kv_disk_options.c */
+void kv_options_fill_in(kv_disk_options *o);
+di_status kv_options_check(const kv_disk_options *o, di_error *err); /* DI_E_ARGUMENT */
+
 /* kv_disk_read.c, kv_disk_write.c: the threads */
 void *kv_read_main(void *disk);
 void *kv_write_main(void *disk);
