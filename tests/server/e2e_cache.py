@@ -2,10 +2,11 @@
 header of the three APIs; figures, and the admin's care."""
 import json
 import signal
+import subprocess
 
 import pytest
 
-from serve import CHAT, COMPLETIONS, MESSAGES, RESPONSES, Server, answer_text, ask, post, question, until
+from serve import BINARY, CHAT, COMPLETIONS, MESSAGES, RESPONSES, Server, answer_text, ask, post, question, until
 
 WORDS = " ".join(f"The rabbit number {i} walked into the village." for i in range(60))
 
@@ -110,3 +111,16 @@ def test_two_servers_share_a_folder(tmp_path):
         assert expected[1] == 0
         until(lambda: figure(one, "units", "shared") >= 5, "written down")
         assert until(lambda: (got := say(two))[1] == 640 and got, "the other one finds it") == (expected[0], 640)
+
+
+@pytest.mark.parametrize("wrong", [("--cache-bytes", "5X"), ("--cache-ram", "-1"), ("--cache-shared-bytes", "1025T"), ("--cache-tenant-bytes", ""),
+                                   ("--cache-load", "maybe"), ("--cache-dir", "kv", "--no-prefix-cache")])
+def test_options_that_make_no_sense_are_refused(tmp_path, wrong):
+    done = subprocess.run([BINARY, "serve", "--port", "0", *wrong], cwd=tmp_path, capture_output=True, timeout=60, text=True)
+    assert done.returncode == 2 and wrong[0].replace("--cache-dir", "--no-prefix-cache") in done.stderr, done.stderr
+
+
+def test_a_budget_that_is_too_small_names_the_one_that_is_needed(tmp_path):
+    done = subprocess.run([BINARY, "serve", "--port", "0", "--cache-dir", tmp_path / "kv", "--cache-bytes", "20M"], capture_output=True, timeout=60,
+                          text=True)
+    assert done.returncode == 1 and "records need 25165824" in done.stderr, done.stderr
