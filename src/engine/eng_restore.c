@@ -8,7 +8,7 @@
  * guess so costs at most that, and what has come by then, in order, is used. Before speeds are known everything is loaded.
  *
  * Operations belong to a lower tier until they are done, so a restore that is given up lives on until its last one is. */
-#include "engine/eng_cache.h"
+#include "engine/eng_restore_int.h"
 
 #include "core/core.h"
 
@@ -19,44 +19,6 @@
 #define SHORTEST_NS ((int64_t)2 * 1000000)    /* deadline: below it noise decides */
 #define WAIT_SHARE 0.5                        /* of the time that computing takes */
 #define RAM_BYTE_NS 0.5
-
-typedef struct piece { /* one record that is wanted */
-    kv_disk_read read;
-    eng_restore *restore;
-    kv_ram_record *record; /* held; NULL = not begun */
-    kv_disk_place place;   /* in a lower tier; bytes == 0: nowhere */
-    eng_source source;
-    bool there; /* the record is complete */
-} piece;
-
-struct eng_restore { /* owner: who started it, then itself once abandoned */
-    eng_tier *tier;
-    eng_restore *next; /* in tier->restores */
-    eng_restore *previous;
-    bool abandoned;
-    bool over;         /* nothing more comes */
-    bool finding;      /* a find is with a lower tier */
-    int32_t n_asked;   /* lower tiers that were asked */
-    int64_t n_pending; /* reads */
-    int64_t n_tokens;
-    int64_t n_units;      /* whole ones that may match */
-    int64_t n_have;       /* on the device when it began */
-    int64_t device_start; /* where the request would start with them */
-    int64_t n_chain;      /* units that are known to be somewhere */
-    int64_t target;       /* units to load up to */
-    int64_t snapshot_at;  /* units; 0 = without */
-    int64_t planned_bytes[ENG_SOURCES];
-    int64_t began_ns;
-    int64_t loading_ns; /* when the reads began; 0 = not */
-    int64_t deadline_ns;
-    piece snapshot;
-    piece *units;                    /* [n_units] */
-    int32_t *ids;                    /* [n_units, KV_UNIT_TOKENS] */
-    uint8_t (*keys)[KV_KEY_BYTES];   /* [n_units] */
-    kv_disk_find finds[ENG_LOWERS];
-    kv_disk_found *found[ENG_LOWERS]; /* [n_units] */
-    bool leased[ENG_LOWERS];
-};
 
 eng_restore *eng_restore_next(const eng_restore *r) { return r->next; }
 
@@ -114,7 +76,7 @@ static void find_in_ram(eng_restore *r)
         if (record == NULL) {
             return;
         }
-        r->units[r->n_chain++] = (piece){.record = record, .source = ENG_FROM_RAM, .there = true};
+        r->units[r->n_chain++] = (eng_piece){.record = record, .source = ENG_FROM_RAM, .there = true};
     }
 }
 
@@ -148,7 +110,7 @@ static void take_found(eng_restore *r)
     const kv_disk_find *const f = &r->finds[i];
     r->leased[i] = f->op.status == DI_OK;
     for (; r->leased[i] && r->n_chain < f->n_units && is_page(r->tier, &r->found[i][r->n_chain].unit); r->n_chain++) {
-        r->units[r->n_chain] = (piece){.place = r->found[i][r->n_chain].unit, .source = (eng_source)(ENG_FROM_LOWER + i)};
+        r->units[r->n_chain] = (eng_piece){.place = r->found[i][r->n_chain].unit, .source = (eng_source)(ENG_FROM_LOWER + i)};
     }
 }
 
@@ -161,14 +123,14 @@ static bool find_snapshot(eng_restore *r, int64_t at)
     const int64_t left = r->n_tokens - at * KV_UNIT_TOKENS;
     kv_ram_record *const record = kv_ram_find(t->ram, r->keys[at - 1], KV_DISK_SNAPSHOT, r->began_ns);
     if (record != NULL && eng_cache_serves(t->runner, record->tag, left)) {
-        r->snapshot = (piece){.record = record, .source = ENG_FROM_RAM, .there = true};
+        r->snapshot = (eng_piece){.record = record, .source = ENG_FROM_RAM, .there = true};
         return true;
     }
     kv_ram_drop(t->ram, record);
     for (int32_t i = 0; i < r->n_asked; i++) {
         const kv_disk_place *const place = &r->found[i][at - 1].snapshot;
         if (r->leased[i] && at <= r->finds[i].n_units && is_state(t, place) && eng_cache_serves(t->runner, place->tag, left)) {
-            r->snapshot = (piece){.place = *place, .source = (eng_source)(ENG_FROM_LOWER + i)};
+            r->snapshot = (eng_piece){.place = *place, .source = (eng_source)(ENG_FROM_LOWER + i)};
             return true;
         }
     }
@@ -190,7 +152,7 @@ static int64_t choose_target(eng_restore *r)
     return some ? at * KV_UNIT_TOKENS : without;
 }
 
-static int64_t size_of(const piece *p) { return p->record != NULL ? p->record->bytes : p->place.bytes; }
+static int64_t size_of(const eng_piece *p) { return p->record != NULL ? p->record->bytes : p->place.bytes; }
 
 /* Bytes by source; false when those to be read do not fit the memory tier. */
 static bool measure(eng_restore *r)
@@ -199,7 +161,7 @@ static bool measure(eng_restore *r)
     int64_t to_read = 0;
     kv_ram_get_counters(r->tier->ram, &k);
     for (int64_t i = r->n_have; i <= r->target; i++) {
-        const piece *const p = i < r->target ? &r->units[i] : &r->snapshot;
+        const eng_piece *const p = i < r->target ? &r->units[i] : &r->snapshot;
         if (i < r->target || r->snapshot_at > 0) {
             r->planned_bytes[p->source] += size_of(p);
             to_read += p->there ? 0 : size_of(p);
@@ -248,7 +210,7 @@ static bool decide(eng_restore *r)
 
 static void read_done(kv_disk_op *op)
 {
-    piece *const p = op->user;
+    eng_piece *const p = op->user;
     kv_ram *const ram = p->restore->tier->ram;
     p->there = op->status == DI_OK;
     if (p->there) {
@@ -262,7 +224,7 @@ static void read_done(kv_disk_op *op)
 }
 
 /* False: no room any more. */
-static bool begin_read(eng_restore *r, piece *p, const uint8_t *key, kv_disk_kind kind)
+static bool begin_read(eng_restore *r, eng_piece *p, const uint8_t *key, kv_disk_kind kind)
 {
     eng_tier *const t = r->tier;
     const kv_lower lower = t->lowers[p->source - ENG_FROM_LOWER];
@@ -414,94 +376,4 @@ void eng_restore_abandon(eng_restore *r)
         r->abandoned = true;
         eng_restore_advance(r);
     }
-}
-
-/* ---- import ---- */
-
-static void count(eng_tier *t, const piece *p, kv_disk_kind kind)
-{
-    t->counters.restored_bytes[p->source] += p->record->bytes;
-    (kind == KV_DISK_UNIT ? t->counters.restored_units : t->counters.restored_snapshots)[p->source]++;
-}
-
-/* The unit behind `last`, pinned in its place. NULL: no slot is free, and `last` stays pinned. */
-static kv_unit *import_unit(eng_restore *r, kv_salt salt, kv_unit *last, int64_t i)
-{
-    eng_tier *const t = r->tier;
-    const piece *const p = &r->units[i];
-    kv_slot *const page = kv_take_page(t->kv, false);
-    if (page == NULL) {
-        return NULL;
-    }
-    mdl_flat_page_in(t->runner, kv_data(page), p->record->data);
-    eng_tier_note_kept(t, page);
-    kv_unit *const unit = kv_publish(t->kv, last, salt, r->ids + i * KV_UNIT_TOKENS, NULL, page);
-    kv_drop(t->kv, page);
-    if (unit == NULL || !kv_pin(unit)) {
-        return NULL;
-    }
-    kv_unpin(t->kv, last);
-    count(t, p, KV_DISK_UNIT);
-    return unit;
-}
-
-/* Returns the state with a reference, so that it is not evicted before it is used; NULL = none came. */
-static kv_slot *import_snapshot(eng_restore *r, kv_unit *last)
-{
-    eng_tier *const t = r->tier;
-    const piece *const p = &r->snapshot;
-    kv_unit *unit = last;
-    while (kv_depth(unit) > r->snapshot_at) {
-        unit = kv_parent(unit);
-    }
-    kv_slot *const state = kv_depth(unit) == r->snapshot_at && kv_unit_snapshot(unit) == NULL ? kv_take_state(t->kv, false) : NULL;
-    if (state == NULL) {
-        return NULL;
-    }
-    mdl_flat_state_in(t->runner, kv_data(state), p->record->data, r->snapshot_at * KV_UNIT_TOKENS, p->record->tag == ENG_STATE_WHOLE);
-    kv_set_tag(state, p->record->tag);
-    kv_attach_snapshot(t->kv, unit, state);
-    count(t, p, KV_DISK_SNAPSHOT);
-    return state;
-}
-
-/* Units that came, behind those that the device has by now. */
-static kv_unit *import_units(eng_restore *r, kv_salt salt, kv_unit *last)
-{
-    for (int64_t i = kv_depth(last); i >= r->n_have && i < r->target && r->units[i].there; i++) {
-        kv_unit *const unit = import_unit(r, salt, last, i);
-        if (unit == NULL) {
-            break;
-        }
-        last = unit;
-    }
-    return last;
-}
-
-eng_restored eng_restore_finish(eng_restore *r, kv_salt salt)
-{
-    eng_restored out = {.unit = NULL};
-    kv_unit *const there = r->loading_ns != 0 ? kv_peek(r->tier->kv, salt, r->ids, r->n_units) : NULL;
-    if (r->loading_ns != 0 && kv_pin(there)) {
-        out.unit = import_units(r, salt, there);
-        out.snapshot = r->snapshot_at > 0 && r->snapshot.there ? import_snapshot(r, out.unit) : NULL;
-        r->tier->counters.broken += kv_depth(out.unit) < r->target || (r->snapshot_at > 0 && !r->snapshot.there);
-    }
-    eng_restore_abandon(r);
-    return out;
-}
-
-void eng_restored_fini(kv_store *kv, eng_restored *restored)
-{
-    kv_drop(kv, restored->snapshot);
-    kv_unpin(kv, restored->unit);
-}
-
-eng_restored eng_restore_run(eng_tier *t, kv_salt salt, const int32_t *ids, int64_t n)
-{
-    eng_restore *const r = eng_restore_start(t, salt, ids, n);
-    for (int64_t now = clock_now_ns(); r != NULL && !eng_restore_ready(r, now); now = clock_now_ns()) {
-        eng_tier_wait(t, r->deadline_ns - now);
-    }
-    return r != NULL ? eng_restore_finish(r, salt) : (eng_restored){.unit = NULL};
 }

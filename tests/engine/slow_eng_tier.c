@@ -13,9 +13,9 @@ static void five_thousand_requests(void **state)
     const tier_report r = tier_requests(&(tier_plan){.model = model,
                                                      .n_requests = 5000,
                                                      .n_restarts = 10,
-                                                     .n_scripts = 200,
-                                                     .most = 520,
-                                                     .dir_bytes = (int64_t)32 << 20,
+                                                     .n_scripts = 160,
+                                                     .most = 400,
+                                                     .dir_bytes = (int64_t)24 << 20,
                                                      .ram_bytes = 4 * info.state_bytes,
                                                      .n_states = 5});
     assert_true(r.cached_tokens > 0);

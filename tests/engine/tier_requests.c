@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_NEW = 8, AT_ONCE = 3 };
+enum { N_NEW = 4, AT_ONCE = 3 };
 
 typedef struct script {
     int32_t *prompt; /* [n] */
@@ -121,6 +121,7 @@ static void run_requests(crowd *c, const di_engine_options *o, size_t n, bool le
         c->report.evicted[i] += cache.tiers[i].evicted;
         c->report.corrupt += cache.tiers[i].corrupt;
     }
+    print_message("%zu requests %s\n", n, learns ? "without a cache" : "compared");
     di_scheduler_free(sched);
     di_engine_close(e);
 }
