@@ -2,7 +2,7 @@
  * times, 25 over each directory, so that recovery is interrupted as well. What was acknowledged is found, and no byte is wrong.
  *
  * Two processes on one directory: each finds what the other put; one is killed, the other goes on and takes over what it left.
- * ctest: timeout=300 */
+ * ctest: timeout=900 */
 #include "kv_disk_fixture.h"
 
 #include "core/core.h"
