@@ -377,6 +377,82 @@ static void what_a_page_holds_later_is_kept_too(void **state)
     di_model_close(model);
 }
 
+/* What an engine ran before, its chunks and its backend do not show in the bytes that it keeps of a prompt. */
+static void equal_prefixes_give_equal_bytes(void **state)
+{
+    (void)state;
+    script *const s = new_scripts(3);
+    tier_fake disks[2];
+    uint64_t seed = 14;
+    open_model("models/demo");
+    for (int i = 0; i < 3; i++) {
+        write_script(&s[i], 390, &seed);
+        run_alone(&s[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        tier_fake_init(&disks[i], 1);
+        setup o = roomy(&disks[i]);
+        o.chunk = i == 0 ? 256 : 37;
+        di_engine *const e = open_engine(&o);
+        for (int k = i; k < 3; k++) { /* the second one begins elsewhere, so rings hold other things */
+            (void)run_cached(e, &s[(k + i) % 3], "before");
+        }
+        (void)run_cached(e, &s[2], "compared");
+        (void)close_engine(e);
+    }
+    size_t n_same = 0;
+    for (size_t i = 0; i < disks[0].n; i++) {
+        for (size_t k = 0; k < disks[1].n; k++) {
+            const tier_record *const a = &disks[0].records[i];
+            const tier_record *const b = &disks[1].records[k];
+            if (a->kind == b->kind && memcmp(a->key, b->key, sizeof a->key) == 0) {
+                assert_int_equal(a->bytes, b->bytes);
+                assert_int_equal(a->tag, b->tag);
+                assert_memory_equal(a->payload, b->payload, (size_t)a->bytes);
+                n_same++;
+            }
+        }
+    }
+    assert_true(n_same >= 4); /* three units and a snapshot of the prompt that both ran */
+    tier_fake_fini(&disks[0]);
+    tier_fake_fini(&disks[1]);
+    free_scripts(s, 3);
+    di_model_close(model);
+}
+
+static void fingerprint(const char *dir, const char *backend, bool draft, float limit, uint8_t out[MDL_FINGERPRINT_BYTES])
+{
+    di_engine *e = NULL;
+    di_model *m = NULL;
+    char path[1024];
+    (void)snprintf(path, sizeof path, "%s/%s", getenv("DI_SOURCE_DIR"), dir);
+    assert_int_equal(di_model_open(path, &(di_model_options){.swiglu_limit = limit}, &m, NULL), DI_OK);
+    assert_int_equal(di_engine_open(m, &(di_engine_options){.backend = backend, .n_threads = 1, .draft = draft}, &e, NULL), DI_OK);
+    assert_int_equal(mdl_fingerprint(e->runner, out, NULL), DI_OK);
+    di_engine_close(e);
+    di_model_close(m);
+}
+
+/* Backends with the same bits share caches; anything that would make other bytes does not. */
+static void a_fingerprint_tells_what_makes_other_bytes(void **state)
+{
+    (void)state;
+    uint8_t all[5][MDL_FINGERPRINT_BYTES];
+    uint8_t same[MDL_FINGERPRINT_BYTES];
+    fingerprint("models/demo", "cpu", false, 0.0f, all[0]);
+    fingerprint("models/demo", "cpu", true, 0.0f, all[1]);
+    fingerprint("models/demo", "cpu", false, 5.0f, all[2]);
+    fingerprint("tests/data/model/t6", "ref", false, 0.0f, all[3]);
+    fingerprint("tests/data/model/t6-odd", "ref", false, 0.0f, all[4]);
+    for (int i = 0; i < 5; i++) {
+        for (int k = 0; k < i; k++) {
+            assert_memory_not_equal(all[i], all[k], MDL_FINGERPRINT_BYTES);
+        }
+    }
+    fingerprint("models/demo", "ref", false, 0.0f, same);
+    assert_memory_equal(same, all[0], MDL_FINGERPRINT_BYTES);
+}
+
 /* Units of one tier, then of the next; snapshots of either. */
 static void two_disks_make_one_chain(void **state)
 {
@@ -486,6 +562,8 @@ int main(void)
         cmocka_unit_test(tenants_do_not_share_a_disk),
         cmocka_unit_test(the_memory_tier_catches_what_the_device_evicts),
         cmocka_unit_test(what_a_page_holds_later_is_kept_too),
+        cmocka_unit_test(equal_prefixes_give_equal_bytes),
+        cmocka_unit_test(a_fingerprint_tells_what_makes_other_bytes),
         cmocka_unit_test(two_disks_make_one_chain),
         cmocka_unit_test(t6),
         cmocka_unit_test(t6_odd),
