@@ -1,5 +1,6 @@
 /* 5,000 requests to the demo model with random shared beginnings, over tiers with room for little and a folder that outlives ten engines:
- * every answer is, token for token, the one without any cache, and every way from and to the tiers was taken. */
+ * every answer is, token for token, the one without any cache. Ways that this many pages on the device leave out, units that come back out
+ * of the memory tier above all, are taken in prop_eng_tier.c. */
 #include "engine/eng_model.h"
 #include "engine/tier_requests.h"
 #include "support/unit.h"
@@ -19,13 +20,9 @@ static void five_thousand_requests(void **state)
                                                      .ram_bytes = 4 * info.state_bytes,
                                                      .n_states = 5});
     assert_true(r.cached_tokens > 0);
-    assert_true(r.restored_units[DI_CACHE_MEMORY] > 0);
     assert_true(r.restored_units[DI_CACHE_DIR] > 0);
-    assert_true(r.restored_snapshots[DI_CACHE_MEMORY] > 0);
-    assert_true(r.restored_snapshots[DI_CACHE_DIR] > 0);
     assert_true(r.evicted[DI_CACHE_MEMORY] > 0);
     assert_true(r.evicted[DI_CACHE_DIR] > 0);
-    assert_true(r.pages_evicted > 0);
     assert_int_equal(r.corrupt, 0);
     di_model_close(model);
 }
