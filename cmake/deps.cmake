@@ -12,6 +12,19 @@ add_library(di_deps INTERFACE)
 target_link_libraries(di_deps INTERFACE
     PkgConfig::CRYPTO PkgConfig::XXHASH PkgConfig::UTF8PROC Threads::Threads m)
 
+# The disk tier of the KV cache: its index, and I/O that is faster than with threads. Without LMDB there is no disk tier.
+option(DI_LMDB "Build the disk tier of the KV cache (liblmdb)" ON)
+option(DI_LIBURING "Use io_uring for the disk tier (liburing)" ON)
+foreach(library LMDB LIBURING)
+    if(DI_${library})
+        string(TOLOWER ${library} module)
+        pkg_check_modules(${library} REQUIRED IMPORTED_TARGET ${module})
+        target_link_libraries(di_deps INTERFACE PkgConfig::${library})
+        target_compile_definitions(di_deps INTERFACE DI_${library}=1)
+        list(APPEND di_pkg_modules ${module})
+    endif()
+endforeach()
+
 # The command only.
 pkg_check_modules(LIBEDIT REQUIRED IMPORTED_TARGET libedit)
 pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)

@@ -17,6 +17,7 @@ static const command commands[] = {
     {"chat", cmd_chat, "a conversation with a model"},
     {"generate", cmd_generate, "text from a prompt"},
     {"serve", cmd_serve, "a model over HTTP"},
+    {"cache", cmd_cache, "the KV cache on disk: stats, verify, compact, purge"},
     {"inspect", cmd_inspect, "what a checkpoint consists of and needs"},
     {"verify", cmd_verify, "compare this build with golden values"},
     {"tokenize", cmd_tokenize, "text to token ids and back"},

@@ -3,6 +3,8 @@
 
 #include "tools.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MIB ((int64_t)1 << 20)
@@ -22,6 +24,8 @@ void serve_options_init(serve_options *o)
         .idle_seconds = 60,
         .keep_alive_seconds = 15,
         .drain_seconds = 30,
+        .cache_chat_days = 7,
+        .cache_agent_days = 3,
     };
 }
 
@@ -48,6 +52,22 @@ static void add_model_options(cli_parser *p, serve_options *o)
     cli_add_int(p, "max-tokens-bound", "N", &o->max_tokens_bound, 0, UINT32_MAX, "largest max_tokens of a request; 0 = 393216");
     cli_add_flag(p, "deepseek-exact", &o->deepseek_exact, "as DeepSeek's service: a schema as response format is a wish, not enforced");
     cli_add_flag(p, "thinking-off", &o->thinking_off, "requests that do not say want no thinking");
+}
+
+static void add_cache_options(cli_parser *p, serve_options *o)
+{
+    cli_add_string(p, "cache-dir", "DIR", &o->cache_dir, "keep computed prefixes in this folder, over restarts (default: in memory only)");
+    cli_add_string(p, "cache-bytes", "SIZE", &o->cache_bytes, "budget of that folder, as in 500M or 2T (16G)");
+    cli_add_string(p, "cache-shared", "DIR", &o->cache_shared, "the same in a folder that several servers use at once");
+    cli_add_string(p, "cache-shared-bytes", "SIZE", &o->cache_shared_bytes, "its budget for all of them together (16G)");
+    cli_add_string(p, "cache-ram", "SIZE", &o->cache_ram,
+                   "memory between the device and those folders (a sixteenth of RAM when there is a folder, else none)");
+    cli_add_string(p, "cache-tenant-bytes", "SIZE", &o->cache_tenant_bytes, "most that a tenant has of a folder (no quota)");
+    cli_add_real(p, "cache-chat-days", "D", &o->cache_chat_days, 0.0001, 3650,
+                 "prefixes of class chat stay so long after their last use (7)");
+    cli_add_real(p, "cache-agent-days", "D", &o->cache_agent_days, 0.0001, 3650, "those of class agent (3)");
+    cli_add_int(p, "cache-admit", "N", &o->cache_admit, 0, 100, "write what was computed N times; 0 = at once");
+    cli_add_string(p, "cache-load", "WHAT", &o->cache_load, "auto: load when that is faster than computing; always (auto)");
 }
 
 static void add_port_options(cli_parser *p, serve_options *o)
@@ -93,6 +113,7 @@ static void add_limit_options(cli_parser *p, serve_options *o)
 void serve_add_options(cli_parser *p, serve_options *o)
 {
     add_model_options(p, o);
+    add_cache_options(p, o);
     add_port_options(p, o);
     add_access_options(p, o);
     add_limit_options(p, o);
@@ -115,6 +136,46 @@ static int32_t draft_tokens(const char *text)
     return one_digit ? text[n] - '0' : -1;
 }
 
+/* "500M": bytes, with K, M, G or T as powers of 1024. NULL = 0; -1 = not understood. */
+static int64_t size_of(const char *text)
+{
+    static const char units[] = "KMGT";
+    char *end = NULL;
+    if (text == NULL) {
+        return 0;
+    }
+    errno = 0;
+    const long long n = strtoll(text, &end, 10);
+    const char *const unit = *end != '\0' ? strchr(units, *end) : NULL;
+    const int shift = unit != NULL ? 10 * (int)(unit - units + 1) : 0;
+    const bool read = end != text && *(unit != NULL ? end + 1 : end) == '\0' && errno == 0 && text[0] >= '0' && text[0] <= '9';
+    return read && n <= (INT64_C(1) << 50) >> shift ? (int64_t)n << shift : -1;
+}
+
+static int check_cache(const cli_parser *p, const serve_options *o)
+{
+    const struct {
+        const char *name;
+        const char *text;
+    } sizes[] = {{"cache-bytes", o->cache_bytes},
+                 {"cache-shared-bytes", o->cache_shared_bytes},
+                 {"cache-ram", o->cache_ram},
+                 {"cache-tenant-bytes", o->cache_tenant_bytes}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        if (size_of(sizes[i].text) < 0) {
+            return cli_usage(p, "--%s: '%s' is no size: a number of bytes, or with K, M, G or T behind it, up to 1024T", sizes[i].name,
+                             sizes[i].text);
+        }
+    }
+    if (o->cache_load != NULL && strcmp(o->cache_load, "auto") != 0 && strcmp(o->cache_load, "always") != 0) {
+        return cli_usage(p, "--cache-load: '%s' is neither auto nor always", o->cache_load);
+    }
+    if ((o->cache_dir != NULL || o->cache_shared != NULL || size_of(o->cache_ram) > 0) && o->no_prefix_cache) {
+        return cli_usage(p, "--no-prefix-cache leaves nothing to be kept in a cache");
+    }
+    return CLI_OK;
+}
+
 int serve_check_options(const cli_parser *p, const serve_options *o)
 {
     if (o->replay != NULL && strcmp(o->replay, "off") != 0 && strcmp(o->replay, "encoder") != 0) {
@@ -129,7 +190,13 @@ int serve_check_options(const cli_parser *p, const serve_options *o)
     if (o->admin_port < 0 && (o->admin_key != NULL || o->admin_host != NULL)) {
         return cli_usage(p, "the admin API needs --admin-port");
     }
-    return CLI_OK;
+    return check_cache(p, o);
+}
+
+static int64_t in_seconds(double days)
+{
+    const double seconds = days * 86400;
+    return seconds > 1 ? (int64_t)seconds : 1;
 }
 
 void serve_get_service(const serve_options *o, di_service_options *out)
@@ -145,6 +212,18 @@ void serve_get_service(const serve_options *o, di_service_options *out)
                 .kv_bytes = o->kv_mb * MIB,
                 .replay = o->replay != NULL && strcmp(o->replay, "encoder") == 0 ? DI_REPLAY_ENCODER : DI_REPLAY_OFF,
                 .draft = draft_auto(o->draft) || draft_tokens(o->draft) > 0,
+                .cache =
+                    {
+                        .ram_bytes = size_of(o->cache_ram),
+                        .dir = o->cache_dir,
+                        .dir_bytes = size_of(o->cache_bytes),
+                        .shared_dir = o->cache_shared,
+                        .shared_bytes = size_of(o->cache_shared_bytes),
+                        .tenant_bytes = size_of(o->cache_tenant_bytes),
+                        .ttl_s = {[DI_CACHE_CHAT] = in_seconds(o->cache_chat_days), [DI_CACHE_AGENT] = in_seconds(o->cache_agent_days)},
+                        .admit = (int32_t)o->cache_admit,
+                        .load = o->cache_load != NULL && strcmp(o->cache_load, "always") == 0 ? DI_CACHE_LOAD_ALWAYS : DI_CACHE_LOAD_AUTO,
+                    },
             },
         .scheduler =
             {

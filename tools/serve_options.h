@@ -24,6 +24,16 @@ typedef struct serve_options {
     int64_t max_messages;
     int64_t max_tokens_bound;
     bool no_prefix_cache;
+    const char *cache_dir;
+    const char *cache_bytes;
+    const char *cache_shared;
+    const char *cache_shared_bytes;
+    const char *cache_ram;
+    const char *cache_tenant_bytes;
+    double cache_chat_days;
+    double cache_agent_days;
+    int64_t cache_admit;
+    const char *cache_load;
     bool thinking_off;
     bool deepseek_exact;
 

@@ -71,6 +71,7 @@ typedef struct di_call_options {
                                * di_call_read and di_call_cancel, must not wait. NULL = none. Not called once di_call_free has
                                * returned: so who frees must hold no lock that this function takes */
     void *user;
+    const char *cache; /* how its prefix is kept (docs/kv_cache.md): "class=agent; ttl=3600; pin"; NULL = unsaid. What the body says wins */
 } di_call_options;
 
 /* Hands a body over; whatever is wrong with it comes as the call's response. Errors: DI_E_ARGUMENT (options), DI_E_LIMIT (max_calls),
@@ -163,6 +164,13 @@ DI_API di_status di_service_set_tenant(di_service *service, const char *name, di
  * capacity - 1 bytes and a NUL are written. As of the last step. */
 DI_API size_t di_service_tenants(const di_service *service, char *out, size_t capacity);
 
+/* Everything that a tenant has in the prefix cache is forgotten, or all of all tenants with NULL; with the next step. Errors: as above. */
+DI_API di_status di_service_purge_cache(di_service *service, const char *tenant, di_error *err);
+/* What the tenant's requests compute and find from now on is pinned, or no longer. Errors: as above. */
+DI_API di_status di_service_pin_cache(di_service *service, const char *tenant, bool pinned, di_error *err);
+/* The tiers of the cache as JSON: {"tiers": [{"name", "bytes", ...}], "lookups", ...}. Length and writing as in di_service_tenants. */
+DI_API size_t di_service_cache(const di_service *service, char *out, size_t capacity);
+
 typedef struct di_service_stats {
     int64_t n_preparing; /* calls, now */
     int64_t n_waiting;
@@ -170,6 +178,7 @@ typedef struct di_service_stats {
     int64_t n_output;    /* ended in the engine, output not finished */
     di_scheduler_stats scheduler; /* as of the last step */
     di_kv_stats kv;
+    di_cache_stats cache;
 } di_service_stats;
 
 DI_API void di_service_get_stats(const di_service *service, di_service_stats *out);

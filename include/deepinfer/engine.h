@@ -29,6 +29,32 @@ typedef enum di_replay {
     DI_REPLAY_ENCODER
 } di_replay;
 
+/* How long what a request computes is kept below the device, from its last use on. */
+typedef enum di_cache_class {
+    DI_CACHE_CHAT, /* 7 days unless the options say otherwise */
+    DI_CACHE_AGENT /* 3 days */
+} di_cache_class;
+
+#define DI_CACHE_CLASSES 2
+
+typedef enum di_cache_load {
+    DI_CACHE_LOAD_AUTO,  /* load what is there when that is faster than computing it, by speeds as they are measured */
+    DI_CACHE_LOAD_ALWAYS
+} di_cache_load;
+
+/* Tiers of the prefix cache below kv_bytes (docs/kv_cache.md). All zero: there are none. Results do not change by a bit. */
+typedef struct di_cache_options {
+    int64_t ram_bytes;      /* memory tier; 0 = a sixteenth of RAM when there is a folder, else none */
+    const char *dir;        /* folder of this engine alone, made when it is not there; NULL = none */
+    int64_t dir_bytes;      /* its budget; 0 = 16 GiB */
+    const char *shared_dir; /* folder that several engines use at once, on this machine or others; NULL = none */
+    int64_t shared_bytes;   /* its budget, of all engines together; 0 = 16 GiB */
+    int64_t tenant_bytes;   /* most that one tenant has of each folder; 0 = no quota */
+    int64_t ttl_s[DI_CACHE_CLASSES]; /* seconds; 0 = as above */
+    int32_t admit;          /* what was computed that often is written to the folders; 0, 1 = at once */
+    di_cache_load load;
+} di_cache_options;
+
 typedef struct di_engine_options {
     const char *backend;  /* "auto" or NULL = the fastest one available; "ref", "cpu" ... */
     int32_t n_threads;    /* 0 = all processors of this process */
@@ -40,11 +66,13 @@ typedef struct di_engine_options {
     di_replay replay;
     bool draft;           /* load the checkpoint's draft model, when it has one (di_sequence_draft) */
     const char *cpu_isa;  /* backend "cpu": avx2, avx512 or avx512vnni; "auto" or NULL = the widest there is. Results are the same bits */
+    di_cache_options cache;
 } di_engine_options;
 
 DI_API void di_engine_options_default(di_engine_options *out); /* the same as all zero */
 
-/* `options` may be NULL. The model must outlive the engine. Errors: DI_E_ARGUMENT, DI_E_UNSUPPORTED, DI_E_MEMORY, DI_E_DEVICE. */
+/* `options` may be NULL. The model must outlive the engine. Errors: DI_E_ARGUMENT, DI_E_UNSUPPORTED, DI_E_MEMORY, DI_E_DEVICE; of the
+ * cache's folders DI_E_IO, DI_E_STATE (another engine has it). */
 DI_API di_status di_engine_open(const di_model *model, const di_engine_options *options, di_engine **out, di_error *err);
 DI_API void di_engine_close(di_engine *engine); /* frees its sequences too */
 
@@ -75,6 +103,40 @@ typedef struct di_kv_stats {
 } di_kv_stats;
 
 DI_API void di_engine_get_kv_stats(const di_engine *engine, di_kv_stats *out);
+
+typedef enum di_cache_tier { DI_CACHE_MEMORY, DI_CACHE_DIR, DI_CACHE_SHARED, DI_CACHE_TIERS } di_cache_tier;
+
+typedef struct di_cache_tier_stats {
+    int64_t max_bytes;          /* 0 = there is no such tier */
+    int64_t bytes;              /* now */
+    int64_t units;              /* records of 128 tokens each, now */
+    int64_t snapshots;          /* records of the state behind a unit, now */
+    int64_t restored_units;     /* sums from here on: that came to the device out of this tier */
+    int64_t restored_snapshots;
+    int64_t restored_bytes;
+    int64_t stored_bytes;       /* payload that was written */
+    int64_t written_bytes;      /* everything that was written, rewriting included: over stored_bytes it is the write amplification */
+    int64_t evicted;            /* records that went for room */
+    int64_t expired;
+    int64_t corrupt;            /* checksums that were wrong: the record counts as not there */
+    int64_t failed;             /* reads and writes that the system refused */
+    int64_t refused;            /* records that found no room */
+} di_cache_tier_stats;
+
+typedef struct di_cache_stats {
+    di_cache_tier_stats tiers[DI_CACHE_TIERS];
+    int64_t lookups;    /* requests that were looked for below the device */
+    int64_t loads;      /* decisions: to load what is there */
+    int64_t recomputes; /* to compute it, which is faster */
+    int64_t late;       /* reads that their deadline cut */
+    int64_t incomplete; /* loads that missed something on the way */
+    int64_t load_ns;    /* time of loads */
+} di_cache_stats;
+
+DI_API void di_engine_get_cache_stats(const di_engine *engine, di_cache_stats *out);
+/* Everything that tenant `salt` [n] has below the device is forgotten, and so is what is cached on the device, of all tenants; with NULL
+ * everything of everybody. The thread of the engine, or of its scheduler. */
+DI_API void di_engine_purge_cache(di_engine *engine, const void *salt, size_t n);
 
 /* Errors: DI_E_MEMORY (no KV memory left for another one). */
 DI_API di_status di_sequence_new(di_engine *engine, di_sequence **out, di_error *err);

@@ -143,6 +143,10 @@ typedef struct di_inference {
     di_constraint_kind constraint;
     const char *constraint_text;
     size_t constraint_size;
+    bool has_tools;       /* declared, whatever was chosen of them */
+    int32_t cache_class;  /* of the extension field `cache` (docs/kv_cache.md): di_cache_class; -1 = the request does not say */
+    int64_t cache_ttl_s;  /* 0 = likewise */
+    bool cache_pinned;
 } di_inference;
 
 DI_API const di_inference *di_request_inference(const di_request *request);

@@ -83,6 +83,13 @@ DI_API di_status di_scheduler_new(di_engine *engine, const di_scheduler_options 
 /* Waits for the running step. Tasks that are left end without an event. Before the engine is closed. */
 DI_API void di_scheduler_free(di_scheduler *scheduler);
 
+/* How what a task computes is kept below the device (di_cache_options). */
+typedef struct di_task_cache {
+    di_cache_class class_id;
+    int64_t ttl_s; /* from the last use; 0 = that of the class */
+    bool pinned;   /* kept until it is purged, what it finds of its prompt included; at most half of a folder */
+} di_task_cache;
+
 typedef struct di_task_options {
     const int32_t *prompt; /* [n_prompt], at least one; copied */
     size_t n_prompt;
@@ -101,6 +108,7 @@ typedef struct di_task_options {
     int32_t grammar_after;
     bool grammar_closes;   /* near max_tokens only what still lets the text end in time, if it could when the grammar began
                             * (di_matcher_mask_within) */
+    di_task_cache cache;
 } di_task_options;
 
 /* Puts a task in its tenant's queue. Errors: DI_E_ARGUMENT (names the field), DI_E_LIMIT (the prompt fills the context, KV memory as a
@@ -116,7 +124,7 @@ typedef struct di_step_info {
     int32_t n_tokens;  /* of the step that was handed out by this call; 0 = none */
     int32_t n_prefill; /* of them, of prompts */
     bool idle;         /* nothing is in flight and nothing can be planned: step again after a submit, a resume, or next_deadline */
-    int64_t next_deadline; /* earliest one among waiting tasks; 0 = none */
+    int64_t next_deadline; /* earliest one among waiting tasks, or when tiers of the cache want to be looked at; 0 = none */
 } di_step_info;
 
 /* Starts the next step, waits for the one before it and hands out its tokens. Errors of a pass go to its tasks as events.
@@ -143,6 +151,8 @@ typedef struct di_tenant_info {
 /* A tenant that was never seen is made. Errors: DI_E_ARGUMENT (name too long, weight not in 0.001..1000), DI_E_MEMORY. */
 DI_API di_status di_scheduler_set_tenant(di_scheduler *scheduler, const char *name, di_tenant_state state, di_error *err);
 DI_API di_status di_scheduler_set_weight(di_scheduler *scheduler, const char *name, double weight, di_error *err);
+/* What tasks of the tenant compute and find is pinned from now on (di_task_cache), or no longer. Errors: as above. */
+DI_API di_status di_scheduler_pin_tenant(di_scheduler *scheduler, const char *name, bool pinned, di_error *err);
 /* Writes at most `capacity` of them, by name; returns how many there are. Idle open tenants are forgotten after a while. */
 DI_API size_t di_scheduler_get_tenants(const di_scheduler *scheduler, di_tenant_info *out, size_t capacity);
 

@@ -11,9 +11,15 @@ class Error(ctypes.Structure):
     _fields_ = [("code", c_int), ("line", c_int), ("file", c_char_p), ("message", c_char * 512)]
 
 
+class CacheOptions(ctypes.Structure):
+    _fields_ = [("ram_bytes", c_int64), ("dir", c_char_p), ("dir_bytes", c_int64), ("shared_dir", c_char_p), ("shared_bytes", c_int64),
+                ("tenant_bytes", c_int64), ("ttl_s", c_int64 * 2), ("admit", c_int32), ("load", c_int)]
+
+
 class EngineOptions(ctypes.Structure):
     _fields_ = [("backend", c_char_p), ("n_threads", c_int32), ("chunk_tokens", c_int32), ("max_tokens", c_int64), ("trace", c_void_p),
-                ("trace_user", c_void_p), ("kv_bytes", c_int64), ("replay", c_int), ("draft", c_bool), ("cpu_isa", c_char_p)]
+                ("trace_user", c_void_p), ("kv_bytes", c_int64), ("replay", c_int), ("draft", c_bool), ("cpu_isa", c_char_p),
+                ("cache", CacheOptions)]
 
 
 class SchedulerOptions(ctypes.Structure):
@@ -37,7 +43,7 @@ class ServiceOptions(ctypes.Structure):
 
 class CallOptions(ctypes.Structure):
     _fields_ = [("route", c_int), ("body", c_char_p), ("n", c_size_t), ("id", c_char_p), ("tenant", c_char_p), ("priority", c_int32),
-                ("queue_timeout_ms", c_int64), ("timeout_ms", c_int64), ("wake", c_void_p), ("user", c_void_p)]
+                ("queue_timeout_ms", c_int64), ("timeout_ms", c_int64), ("wake", c_void_p), ("user", c_void_p), ("cache", c_char_p)]
 
 
 class Usage(ctypes.Structure):
@@ -67,7 +73,7 @@ class ModelInfo(ctypes.Structure):
 
 # C name -> mirror, for the test.
 MIRRORS = {
-    "di_error": Error, "di_engine_options": EngineOptions, "di_scheduler_options": SchedulerOptions, "di_recipe_options": RecipeOptions,
+    "di_error": Error, "di_cache_options": CacheOptions, "di_engine_options": EngineOptions, "di_scheduler_options": SchedulerOptions, "di_recipe_options": RecipeOptions,
     "di_service_options": ServiceOptions, "di_call_options": CallOptions, "di_usage": Usage, "di_call_info": CallInfo,
     "di_batch_item": BatchItem, "di_batch_progress": BatchProgress, "di_model_info": ModelInfo,
 }

@@ -54,18 +54,24 @@ class LLM:
         max_num_seqs: outputs that run together; 0 is the default.
         enable_prefix_caching: prompts that begin alike share what was computed. It changes no result.
         replay: "off", or "encoder": an approximation behind cache hits, see docs/serving.md.
+        cache_dir: folder that keeps computed prefixes for later runs, see docs/kv_cache.md; None keeps them in memory only.
+        cache_bytes: budget of that folder; 0 is 16 GiB.
+        cache_ram_bytes: memory between the engine and that folder; 0 is a sixteenth of the machine's.
         prepare_threads: threads that read and encode requests; 0 is the default.
         served_model_name: the name in requests and replies.
     """
 
     def __init__(self, model: str | os.PathLike[str] | None = None, *, backend: str = "auto", threads: int = 0, chunk_tokens: int = 0,
                  max_model_len: int = 0, kv_cache_bytes: int = 0, max_num_seqs: int = 0, enable_prefix_caching: bool = True,
-                 replay: str = "off", prepare_threads: int = 0, served_model_name: str | None = None) -> None:
+                 replay: str = "off", cache_dir: str | os.PathLike[str] | None = None, cache_bytes: int = 0, cache_ram_bytes: int = 0,
+                 prepare_threads: int = 0, served_model_name: str | None = None) -> None:
         if replay not in s.REPLAY:
             raise ValueError(f"replay: {replay!r} is none of {', '.join(s.REPLAY)}")
         options = s.ServiceOptions()
         options.engine = s.EngineOptions(backend=backend.encode(), n_threads=threads, chunk_tokens=chunk_tokens, max_tokens=max_model_len,
                                          kv_bytes=kv_cache_bytes, replay=s.REPLAY[replay])
+        options.engine.cache = s.CacheOptions(dir=os.fsencode(cache_dir) if cache_dir is not None else None, dir_bytes=cache_bytes,
+                                              ram_bytes=cache_ram_bytes)
         options.scheduler = s.SchedulerOptions(max_running=max_num_seqs)
         options.model_name = served_model_name.encode() if served_model_name else None
         options.n_prepare_threads = prepare_threads

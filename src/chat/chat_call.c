@@ -64,6 +64,9 @@ static di_status check_options(const di_call_options *o, di_error *err)
     if (o->tenant != NULL && strlen(o->tenant) > DI_MAX_TENANT_BYTES) {
         return err_set(err, DI_E_ARGUMENT, "tenant: at most %d bytes", DI_MAX_TENANT_BYTES);
     }
+    if (o->cache != NULL && strlen(o->cache) > CHAT_MAX_CACHE_BYTES) {
+        return err_set(err, DI_E_ARGUMENT, "cache: at most %d bytes", CHAT_MAX_CACHE_BYTES);
+    }
     if (o->queue_timeout_ms < 0 || o->timeout_ms < 0) {
         return err_set(err, DI_E_ARGUMENT, "a timeout is negative");
     }
@@ -98,9 +101,11 @@ static void init_shared(di_call *c)
 static di_call *alloc_call(const di_call_options *o, const char *id)
 {
     const char *const tenant = o->tenant != NULL ? o->tenant : "";
+    const char *const cache = o->cache != NULL ? o->cache : "";
     const size_t id_size = strlen(id) + 1;
     const size_t tenant_size = strlen(tenant) + 1;
-    di_call *const c = calloc(1, sizeof *c + id_size + tenant_size);
+    const size_t cache_size = strlen(cache) + 1;
+    di_call *const c = calloc(1, sizeof *c + id_size + tenant_size + cache_size);
     char *const body = malloc(o->n + 1);
     if (c == NULL || body == NULL) {
         free(c);
@@ -109,6 +114,7 @@ static di_call *alloc_call(const di_call_options *o, const char *id)
     }
     c->id = memcpy(c + 1, id, id_size);
     c->tenant = memcpy(c->id + id_size, tenant, tenant_size);
+    c->cache_text = memcpy(c->tenant + tenant_size, cache, cache_size);
     if (o->n > 0) {
         memcpy(body, o->body, o->n);
     }

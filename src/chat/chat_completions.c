@@ -2,6 +2,7 @@
  *
  * The fields of OpenAI's API, and of vLLM's additions those that sampling here knows. Unknown fields are ignored, known ones are strict:
  * a wrong type or value is an error that begins with the field's name. Nothing of the body is kept but copies. */
+#include "chat/chat_cache.h"
 #include "chat/chat_completions_read.h"
 #include "chat/chat_fields.h"
 
@@ -85,6 +86,20 @@ static di_status read_flags(chat_reading *r, di_error *err)
     }
     if (status == DI_OK && r->writer.echo && r->writer.logprobs >= 0) {
         return err_set(err, DI_E_UNSUPPORTED, "logprobs: those of a prompt are not computed, so they cannot go with echo");
+    }
+    return status;
+}
+
+static di_status read_cache(chat_reading *r, di_error *err)
+{
+    chat_cache body;
+    chat_cache text;
+    di_status status = chat_cache_read_body(r->body, &body, err);
+    if (status == DI_OK) {
+        status = chat_cache_read_text(r->call->cache_text, &text, err);
+    }
+    if (status == DI_OK) {
+        r->call->cache = chat_cache_settle(&body, &text, false);
     }
     return status;
 }
@@ -286,7 +301,7 @@ static di_status answer_nothing(di_call *c, di_error *err)
 static di_status read_body(chat_reading *r, chat_scratch *scratch, di_error *err)
 {
     static di_status (*const steps[])(chat_reading *r, di_error *err) = {
-        read_model, read_counts, read_stream, read_flags, read_stops, chat_read_sampling, open_call,
+        read_model, read_counts, read_stream, read_flags, read_cache, read_stops, chat_read_sampling, open_call,
     };
     di_status status = DI_OK;
     for (size_t i = 0; status == DI_OK && i < sizeof steps / sizeof steps[0]; i++) {

@@ -117,6 +117,7 @@ static di_status submit_task(const di_service *s, di_call *c, chat_task *t, di_e
         .grammar_waits = c->constraint.waits && s->think_end >= 0,
         .grammar_after = s->think_end,
         .grammar_closes = c->constraint.closes,
+        .cache = c->cache,
     };
     const di_status status = di_task_submit(s->scheduler, &options, &t->task, err);
     if (status == DI_OK) {
@@ -176,11 +177,20 @@ static void submit(di_service *s, di_call *c)
 /* False: no memory, to be tried again. */
 static bool set_tenant(di_service *s, chat_command *command)
 {
-    const di_status status = di_scheduler_set_tenant(s->scheduler, command->name, command->state, NULL);
+    const di_status status = command->kind == CHAT_PIN_CACHE
+                                 ? di_scheduler_pin_tenant(s->scheduler, command->name, command->pinned, NULL)
+                                 : di_scheduler_set_tenant(s->scheduler, command->name, command->state, NULL);
     s->engine_thread.tenants_stale = true;
     if (status == DI_E_MEMORY) {
         return false;
     }
+    free(command);
+    return true;
+}
+
+static bool purge_cache(di_service *s, chat_command *command)
+{
+    di_engine_purge_cache(s->engine, command->name, command->name != NULL ? strlen(command->name) : 0);
     free(command);
     return true;
 }
@@ -213,7 +223,7 @@ static size_t follow(di_service *s, chat_orders *orders)
         chat_command *const next = command->next;
         if (command->kind == CHAT_SUBMIT) {
             submit(s, command->call);
-        } else if (!set_tenant(s, command)) {
+        } else if (!(command->kind == CHAT_PURGE_CACHE ? purge_cache(s, command) : set_tenant(s, command))) {
             chat_link_command(&s->link, command);
         }
         command = next;
@@ -290,11 +300,14 @@ static void show(di_service *s, bool idle)
     chat_engine *const e = &s->engine_thread;
     di_scheduler_stats stats;
     di_kv_stats kv;
+    di_cache_stats cache;
     di_scheduler_get_stats(s->scheduler, &stats);
     di_engine_get_kv_stats(s->engine, &kv);
+    di_engine_get_cache_stats(s->engine, &cache);
     pthread_mutex_lock(&e->shown);
     e->stats.scheduler = stats;
     e->stats.kv = kv;
+    e->stats.cache = cache;
     pthread_mutex_unlock(&e->shown);
     if (e->tenants_stale) {
         const int64_t now = clock_now_ns();

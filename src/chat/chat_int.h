@@ -28,6 +28,7 @@
 #include <stdatomic.h>
 
 #define CHAT_MAX_ID_BYTES 128
+#define CHAT_MAX_CACHE_BYTES 1024
 #define CHAT_MAX_CHOICES 1024     /* of one call: prompts of a completion times n */
 #define CHAT_COMMANDS_A_STEP 64   /* taken between two steps: a burst of submits must not hold up the tokens of others */
 #define CHAT_EVENTS_AHEAD 16384   /* with more of them waiting for the output thread the engine pauses */
@@ -89,14 +90,15 @@ struct chat_task {
     int32_t n_live;       /* engine: choices that have not ended */
 };
 
-typedef enum chat_command_kind { CHAT_SUBMIT, CHAT_SET_TENANT } chat_command_kind;
+typedef enum chat_command_kind { CHAT_SUBMIT, CHAT_SET_TENANT, CHAT_PIN_CACHE, CHAT_PURGE_CACHE } chat_command_kind;
 
 typedef struct chat_command {
     struct chat_command *next;
     chat_command_kind kind;
     di_call *call;         /* of SUBMIT; the command lies in it */
-    di_tenant_state state; /* of SET_TENANT; the command is a block of its own with the name behind it */
-    const char *name;
+    di_tenant_state state; /* of SET_TENANT; from here on the command is a block of its own with the name behind it */
+    bool pinned;           /* of PIN_CACHE */
+    const char *name;      /* of PURGE_CACHE NULL = all tenants */
 } chat_command;
 
 struct di_call {
@@ -105,8 +107,9 @@ struct di_call {
     /* Constant since the submit. */
     di_route route;
     int32_t priority;
-    char *id;     /* lies behind the struct, as does the tenant */
+    char *id;     /* lies behind the struct, as do the tenant and the text about the cache */
     char *tenant;
+    char *cache_text;
     int64_t queue_deadline; /* ns of CLOCK_MONOTONIC; 0 = none */
     int64_t deadline;
     int64_t created; /* Unix seconds */
@@ -129,6 +132,7 @@ struct di_call {
     di_sampling sampling;
     int32_t choices_a_task;
     int64_t max_tokens;
+    di_task_cache cache;
     chat_task *tasks;     /* [n_tasks] */
     size_t n_tasks;
     chat_choice *choices; /* [n_choices] */

@@ -4,6 +4,8 @@
  * over when the page is written. Names are ours, and a second time vLLM's, so that dashboards made for it work as they are. */
 #include "chat/chat_metrics.h"
 
+#include "chat/chat_metrics_cache.h"
+
 #define COUNT_OF(array) (sizeof(array) / sizeof(array)[0])
 
 typedef enum ended_how { ENDED_STOP, ENDED_LENGTH, ENDED_ABORT, ENDED_ERROR, N_ENDED } ended_how;
@@ -15,6 +17,7 @@ struct chat_metrics {
     met_counter *counters[CHAT_N_COUNTERS];
     met_histogram *histograms[CHAT_N_HISTOGRAMS];
     met_counter *ended[N_ENDED];
+    chat_cache_metrics cache;
     met_counter *verified_at[DI_MAX_VERIFIED];
     met_counter *accepted_at[DI_MAX_VERIFIED];
 };
@@ -174,7 +177,7 @@ static di_status make_series(chat_metrics *m, di_error *err)
     for (int i = 0; status == DI_OK && i < CHAT_N_HISTOGRAMS; i++) {
         status = make_histogram(m, i, err);
     }
-    return status;
+    return status == DI_OK ? chat_cache_metrics_init(&m->cache, m->registry, &m->labels, err) : status;
 }
 
 di_status chat_metrics_new(const char *model_name, chat_metrics **out, di_error *err)
@@ -214,6 +217,11 @@ void chat_metrics_token(chat_metrics *m, int64_t since_last_ns)
         met_observe(m->histograms[CHAT_H_ITL], since_last_ns);
     }
     met_counter_add(m->counters[CHAT_C_GENERATED], 1);
+}
+
+void chat_metrics_admitted(chat_metrics *m, int64_t cached_tokens)
+{
+    chat_cache_metrics_hit(&m->cache, cached_tokens);
 }
 
 void chat_metrics_first(chat_metrics *m, const di_call *c)
@@ -304,6 +312,7 @@ static void take_over(chat_metrics *m, const di_service_stats *stats, const chat
     for (size_t i = 0; i < COUNT_OF(totals); i++) {
         met_counter_set(m->counters[totals[i].i], (uint64_t)totals[i].value);
     }
+    chat_cache_metrics_set(&m->cache, &stats->cache);
     for (int i = 0; i < DI_MAX_VERIFIED; i++) {
         met_counter_set(m->verified_at[i], (uint64_t)s->verified_at[i]);
         met_counter_set(m->accepted_at[i], (uint64_t)s->accepted_at[i]);

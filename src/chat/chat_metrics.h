@@ -28,6 +28,7 @@ di_status chat_metrics_new(const char *model_name, chat_metrics **out, di_error 
 void chat_metrics_free(chat_metrics *m); /* NULL is ignored */
 
 void chat_metrics_token(chat_metrics *m, int64_t since_last_ns); /* -1: the first of its choice */
+void chat_metrics_admitted(chat_metrics *m, int64_t cached_tokens); /* a task left the queue */
 void chat_metrics_first(chat_metrics *m, const di_call *c);      /* the first token of a call */
 void chat_metrics_ended(chat_metrics *m, const di_call *c);
 void chat_metrics_step(chat_metrics *m, const di_step_info *info);

@@ -210,6 +210,7 @@ static void on_admitted(di_call *c, const chat_event *e)
         c->draft.admitted_at = e->at;
         set_phase(c, DI_CALL_PREFILL);
     }
+    chat_metrics_admitted(c->service->metrics, e->cached);
     di_status status = c->writer_fns->ready(c->writer, (int64_t)c->tasks[e->choice].n_prompt, e->cached, &err);
     if (status == DI_OK) {
         status = take_frames(c, &err);

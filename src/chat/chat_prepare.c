@@ -2,7 +2,9 @@
  *
  * Everything that can be wrong with a request is found here, off the engine's and the output's thread. A call that is cancelled or too
  * late before its turn is not read at all. */
+#include "chat/chat_cache.h"
 #include "chat/chat_compile.h"
+#include "chat/chat_int.h"
 
 #define KEPT_SCRATCH_IDS ((size_t)1 << 18)
 #define ENCODE_THREADS 1 /* a request alone; the pool works on several */
@@ -146,6 +148,16 @@ static di_status set_sampling(di_call *c, const di_inference *inference, di_erro
     return inference->has_seed ? DI_OK : chat_random(&o->seed, sizeof o->seed, err);
 }
 
+static di_status set_cache(di_call *c, const di_inference *inference, di_error *err)
+{
+    chat_cache text;
+    const chat_cache body = {
+        .class_id = inference->cache_class, .ttl_s = inference->cache_ttl_s, .pinned = inference->cache_pinned};
+    const di_status status = chat_cache_read_text(c->cache_text, &text, err);
+    c->cache = chat_cache_settle(&body, &text, inference->has_tools);
+    return status;
+}
+
 static di_status new_reply(di_call *c, di_error *err)
 {
     di_reply *reply = NULL;
@@ -177,6 +189,9 @@ di_status chat_prepare_conversation(di_call *c, chat_scratch *scratch, di_error 
     }
     if (status == DI_OK) {
         status = chat_constraint_request(&c->constraint, c->request, c->service->deepseek_exact, err);
+    }
+    if (status == DI_OK) {
+        status = set_cache(c, di_request_inference(c->request), err);
     }
     if (status == DI_OK) {
         c->stream = di_request_stream(c->request);

@@ -3,7 +3,9 @@
  * Closing cancels all calls, waits until the last has left its way, and only then ends the threads in the order of the way. So no
  * thread ever has to look whether the next one is still there. Calls that the user has not freed by then stay readable; the last one
  * frees the struct. */
+#include "chat/chat_cache.h"
 #include "chat/chat_compile.h"
+#include "chat/chat_int.h"
 #include "chat/chat_metrics.h"
 
 #define DEFAULT_MODEL_NAME "DeepSeek-V4.1-Flash"
@@ -345,22 +347,39 @@ void di_service_cancel_all(di_service *s)
 
 /* --- Tenants ------------------------------------------------------------------------------------------------------------------------ */
 
-di_status di_service_set_tenant(di_service *s, const char *name, di_tenant_state state, di_error *err)
+/* A command about a tenant, copied with the name behind it. */
+static di_status send(di_service *s, chat_command command, const char *name, di_error *err)
 {
     const size_t n = name != NULL ? strlen(name) : 0;
-    if (name == NULL || n > DI_MAX_TENANT_BYTES) {
+    if ((name == NULL && command.kind != CHAT_PURGE_CACHE) || n > DI_MAX_TENANT_BYTES) {
         return err_set(err, DI_E_ARGUMENT, "name: must be there and have at most %d bytes", DI_MAX_TENANT_BYTES);
     }
+    chat_command *const copy = malloc(sizeof *copy + n + 1);
+    if (copy == NULL) {
+        return err_memory(err, "tenant", sizeof *copy + n);
+    }
+    command.name = name != NULL ? memcpy(copy + 1, name, n + 1) : NULL;
+    *copy = command;
+    chat_link_command(&s->link, copy);
+    return DI_OK;
+}
+
+di_status di_service_purge_cache(di_service *s, const char *tenant, di_error *err)
+{
+    return send(s, (chat_command){.kind = CHAT_PURGE_CACHE}, tenant, err);
+}
+
+di_status di_service_pin_cache(di_service *s, const char *tenant, bool pinned, di_error *err)
+{
+    return send(s, (chat_command){.kind = CHAT_PIN_CACHE, .pinned = pinned}, tenant, err);
+}
+
+di_status di_service_set_tenant(di_service *s, const char *name, di_tenant_state state, di_error *err)
+{
     if ((int)state < DI_TENANT_OPEN || state > DI_TENANT_DRAINING) {
         return err_set(err, DI_E_ARGUMENT, "state: %d is none", (int)state);
     }
-    chat_command *const command = malloc(sizeof *command + n + 1);
-    if (command == NULL) {
-        return err_memory(err, "tenant", sizeof *command + n);
-    }
-    *command = (chat_command){.kind = CHAT_SET_TENANT, .state = state, .name = memcpy(command + 1, name, n + 1)};
-    chat_link_command(&s->link, command);
-    return DI_OK;
+    return send(s, (chat_command){.kind = CHAT_SET_TENANT, .state = state}, name, err);
 }
 
 static size_t give(const char *text, size_t n, char *out, size_t capacity)
@@ -383,6 +402,18 @@ size_t di_service_tenants(const di_service *service, char *out, size_t capacity)
     const bool some = e->tenants != NULL;
     const size_t n = give(some ? e->tenants : none, some ? e->n_tenants : sizeof none - 1, out, capacity);
     pthread_mutex_unlock(&e->shown);
+    return n;
+}
+
+size_t di_service_cache(const di_service *service, char *out, size_t capacity)
+{
+    di_service_stats stats;
+    buf text;
+    buf_init(&text, SIZE_MAX);
+    di_service_get_stats(service, &stats);
+    chat_cache_write(&stats.cache, &text);
+    const size_t n = give(text.data, text.failed ? 0 : text.size, out, capacity);
+    buf_fini(&text);
     return n;
 }
 

@@ -25,6 +25,16 @@ bool digest_equal(const uint8_t a[DIGEST_BYTES], const uint8_t b[DIGEST_BYTES])
     return CRYPTO_memcmp(a, b, DIGEST_BYTES) == 0;
 }
 
+void digest_sum(const void *data, size_t size, uint8_t out[DIGEST_SUM_BYTES])
+{
+    XXH128_canonical_t canonical;
+    _Static_assert(sizeof canonical == DIGEST_SUM_BYTES, "128 bits");
+    XXH128_canonicalFromHash(&canonical, XXH3_128bits(data, size));
+    for (size_t i = 0; i < DIGEST_SUM_BYTES; i++) {
+        out[i] = canonical.digest[i];
+    }
+}
+
 uint64_t digest_hash(const void *data, size_t size, uint64_t seed) { return XXH3_64bits_withSeed(data, size, seed); }
 
 void digest_hex(const uint8_t digest[DIGEST_BYTES], char out[DIGEST_HEX_BYTES])

@@ -133,6 +133,7 @@ static void weight_free(ops_device *device, ops_matrix *matrix)
 const ops_backend cpu_backend = {
     .name = "cpu",
     .description = "packed weights, AVX2 or AVX-512",
+    .numerics = "exact-1",
     .available = available,
     .open = cpu_open,
     .close = cpu_close,

@@ -51,10 +51,26 @@ void eng_cache_leave(eng_cache *c)
     c->stop = 0;
 }
 
+static void keep_state(eng_cache *c, const kv_slot *state, uint32_t tag)
+{
+    if (c->tier != NULL) {
+        eng_tier_keep_state(c->tier, &c->keep, kv_unit_key(c->unit), state, tag, c->n_units * KV_UNIT_TOKENS);
+    }
+}
+
+/* A unit keeps the snapshot that it has. */
+static void attach(eng_cache *c, kv_slot *state)
+{
+    kv_attach_snapshot(c->store, c->unit, state);
+    if (kv_unit_snapshot(c->unit) == state) {
+        keep_state(c, state, kv_tag(state));
+    }
+}
+
 void eng_cache_fini(eng_cache *c, mdl_seq *seq, bool whole)
 {
     if (whole && c->rolling != NULL && c->publishing && c->rolling_at == c->n_units * KV_UNIT_TOKENS) {
-        kv_attach_snapshot(c->store, c->unit, c->rolling);
+        attach(c, c->rolling);
     }
     kv_drop(c->store, c->rolling);
     drop_pages(c);
@@ -83,6 +99,12 @@ di_status eng_cache_activate(eng_cache *c, const void *salt, size_t size, bool r
     c->publishing = true;
     c->replay = replay;
     return DI_OK;
+}
+
+void eng_cache_set_tier(eng_cache *c, eng_tier *tier, const eng_keep *keep)
+{
+    c->tier = tier;
+    c->keep = *keep;
 }
 
 /* ---- pages ---- */
@@ -192,6 +214,7 @@ static di_status copy_ids(eng_cache *c, const eng_cache *from, di_error *err)
         return DI_OK;
     }
     const di_status status = eng_cache_activate(c, from->salt, from->salt_size, from->replay, err);
+    eng_cache_set_tier(c, from->tier, &from->keep);
     return status == DI_OK ? eng_cache_note(c, from->ids, from->n_ids, err) : status;
 }
 
@@ -242,14 +265,25 @@ di_status eng_cache_fork(eng_cache *c, mdl_seq *seq, const eng_cache *from, cons
 
 static kv_salt salt_of(const eng_cache *c) { return (kv_salt){.data = c->salt, .size = c->salt_size}; }
 
-/* The deepest unit of the match whose snapshot serves a prompt of n tokens; *units counts up to it. */
-static kv_unit *find_snapshot(const kv_match *m, const mdl_seq *seq, int64_t n, int64_t *units)
+int64_t eng_cache_start_of(const mdl_runner *r, bool replay, int64_t n_units, int64_t snapshot)
 {
-    kv_unit *unit = m->last;
-    for (*units = m->n_units; unit != NULL; unit = kv_parent(unit), --*units) {
+    const int64_t matched = n_units * KV_UNIT_TOKENS;
+    const int64_t again = ((replay ? mdl_window(r) : mdl_halo(r)) + 1) / 2 * 2; /* starts at an even position */
+    const int64_t start = matched > again ? matched - again : 0;
+    return start > snapshot * KV_UNIT_TOKENS ? start : snapshot * KV_UNIT_TOKENS;
+}
+
+bool eng_cache_serves(const mdl_runner *r, uint32_t tag, int64_t left)
+{
+    return tag == ENG_STATE_WHOLE || left >= mdl_decoder_reach(r, 1);
+}
+
+kv_unit *eng_cache_snapshot(const mdl_runner *r, kv_unit *last, int64_t n, int64_t *units)
+{
+    kv_unit *unit = last;
+    for (*units = kv_depth(last); unit != NULL; unit = kv_parent(unit), --*units) {
         const kv_slot *const snapshot = kv_unit_snapshot(unit);
-        const int64_t left = n - *units * KV_UNIT_TOKENS;
-        if (snapshot != NULL && (kv_tag(snapshot) == ENG_STATE_WHOLE || left >= mdl_decoder_reach(seq->runner, 1))) {
+        if (snapshot != NULL && eng_cache_serves(r, kv_tag(snapshot), n - *units * KV_UNIT_TOKENS)) {
             return unit;
         }
     }
@@ -271,6 +305,17 @@ static void hold_pages(eng_cache *c, mdl_seq *seq, const kv_match *m)
     c->n_pages = (int32_t)m->n_units;
 }
 
+/* What is used on the device is used below it, too. */
+static void keep_match(eng_cache *c, const kv_match *m)
+{
+    for (kv_unit *unit = m->last; c->tier != NULL && unit != NULL; unit = kv_parent(unit)) {
+        const kv_slot *const state = kv_unit_snapshot(unit);
+        if (eng_tier_keep_page(c->tier, &c->keep, kv_unit_key(unit), kv_unit_page(unit)) && state != NULL) {
+            eng_tier_keep_state(c->tier, &c->keep, kv_unit_key(unit), state, kv_tag(state), kv_depth(unit) * KV_UNIT_TOKENS);
+        }
+    }
+}
+
 /* Copies the snapshot into the sequence's state. */
 static bool take_snapshot(const eng_cache *c, const mdl_seq *seq, const kv_unit *unit)
 {
@@ -281,6 +326,11 @@ static bool take_snapshot(const eng_cache *c, const mdl_seq *seq, const kv_unit 
     mdl_copy_state(seq->runner, kv_data(c->state), kv_data(snapshot));
     kv_drop(c->store, snapshot);
     return true;
+}
+
+eng_restored eng_cache_restore(const eng_cache *c)
+{
+    return c->active && c->tier != NULL ? eng_restore_run(c->tier, salt_of(c), c->ids, (int64_t)c->n_ids) : (eng_restored){.unit = NULL};
 }
 
 di_status eng_cache_find(eng_cache *c, mdl_seq *seq, int64_t *start, di_error *err)
@@ -301,21 +351,18 @@ di_status eng_cache_find(eng_cache *c, mdl_seq *seq, int64_t *start, di_error *e
     if (status != DI_OK || !kv_pin(m.last)) {
         return status; /* a refused pin is a miss */
     }
-    int64_t units = 0;
-    const kv_unit *const resume = c->replay ? NULL : find_snapshot(&m, seq, n, &units);
     const int64_t matched = m.n_units * KV_UNIT_TOKENS;
-    const int64_t halo = (mdl_halo(seq->runner) + 1) / 2 * 2; /* starts at an even position */
+    int64_t units = 0;
+    const kv_unit *const resume = c->replay ? NULL : eng_cache_snapshot(seq->runner, m.last, n, &units);
     hold_pages(c, seq, &m);
+    keep_match(c, &m);
     c->unit = m.last;
     c->n_units = m.n_units;
+    *start = eng_cache_start_of(seq->runner, c->replay, m.n_units, 0);
     if (c->replay) {
-        const int64_t window = (mdl_window(seq->runner) + 1) / 2 * 2;
-        *start = matched > window ? matched - window : 0;
         seq->window_from = *start;
-    } else if (resume != NULL && units * KV_UNIT_TOKENS >= matched - halo && take_snapshot(c, seq, resume)) {
+    } else if (resume != NULL && units * KV_UNIT_TOKENS >= *start && take_snapshot(c, seq, resume)) {
         *start = units * KV_UNIT_TOKENS;
-    } else if (matched > halo) {
-        *start = matched - halo;
     }
     mdl_seq_resume(seq, c->ids, *start, matched);
     c->stop = c->stop > matched ? c->stop : 0;
@@ -365,6 +412,9 @@ static bool publish_next(eng_cache *c, mdl_seq *seq)
     kv_unpin(c->store, c->unit);
     c->unit = unit;
     c->n_units++;
+    if (c->tier != NULL) {
+        (void)eng_tier_keep_page(c->tier, &c->keep, kv_unit_key(unit), kv_unit_page(unit));
+    }
     return true;
 }
 
@@ -376,11 +426,12 @@ static void snapshot(eng_cache *c, const mdl_seq *seq, uint32_t tag)
     }
     kv_slot *const state = kv_take_state(c->store, false);
     if (state == NULL) {
-        return; /* the prefix stays without it */
+        keep_state(c, c->state, tag); /* on the device the prefix stays without it */
+        return;
     }
     mdl_copy_state(seq->runner, kv_data(state), kv_data(c->state));
     kv_set_tag(state, tag);
-    kv_attach_snapshot(c->store, c->unit, state);
+    attach(c, state);
     kv_drop(c->store, state);
 }
 

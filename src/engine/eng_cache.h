@@ -7,8 +7,7 @@
 #ifndef ENGINE_ENG_CACHE_H
 #define ENGINE_ENG_CACHE_H
 
-#include "kv/kv.h"
-#include "model/model.h"
+#include "engine/eng_tier.h"
 
 #define ENG_SNAPSHOT_TOKENS 2048
 
@@ -17,6 +16,8 @@ enum { ENG_STATE_PARTIAL, ENG_STATE_WHOLE };
 
 typedef struct eng_cache {
     kv_store *store;
+    eng_tier *tier;        /* below the store; NULL = nothing is */
+    eng_keep keep;         /* how it keeps what this sequence computes */
     kv_slot *state;
     kv_slot **pages;       /* [n_pages] beside the model's list */
     int32_t n_pages;
@@ -47,6 +48,17 @@ void eng_cache_fini(eng_cache *c, mdl_seq *seq, bool whole);
 /* Before the first token. Errors: DI_E_MEMORY. */
 di_status eng_cache_activate(eng_cache *c, const void *salt, size_t size, bool replay, di_error *err);
 
+/* What it publishes is kept in the lower tiers too; behind eng_cache_activate. */
+void eng_cache_set_tier(eng_cache *c, eng_tier *tier, const eng_keep *keep);
+
+/* Where a sequence starts that finds n_units units, and a snapshot that serves it behind `snapshot` of them (0 = none): its tokens that
+ * need not run. */
+int64_t eng_cache_start_of(const mdl_runner *r, bool replay, int64_t n_units, int64_t snapshot);
+/* Whether a snapshot with this tag serves a sequence that knows `left` tokens behind it. */
+bool eng_cache_serves(const mdl_runner *r, uint32_t tag, int64_t left);
+/* The deepest unit from `last` up whose snapshot serves a sequence of n tokens; *units counts up to it. NULL: none, and *units is 0. */
+kv_unit *eng_cache_snapshot(const mdl_runner *r, kv_unit *last, int64_t n, int64_t *units);
+
 /* Lists that never move again until more than n_tokens tokens are reserved. Errors: DI_E_MEMORY. */
 di_status eng_cache_list(eng_cache *c, mdl_seq *seq, int64_t n_tokens, di_error *err);
 
@@ -62,6 +74,9 @@ di_status eng_cache_reserve(eng_cache *c, mdl_seq *seq, int64_t n_tokens, di_err
 /* Notes tokens that are fed, and takes the last n back. Errors: DI_E_MEMORY. */
 di_status eng_cache_note(eng_cache *c, const int32_t *ids, size_t n, di_error *err);
 void eng_cache_forget(eng_cache *c, size_t n);
+
+/* Loads what the tiers below have of it first, waiting for them. */
+eng_restored eng_cache_restore(const eng_cache *c);
 
 /* Looks up what was noted, the whole prompt, when the cache is in use. *start = tokens that need not run. Errors: DI_E_MEMORY. */
 di_status eng_cache_find(eng_cache *c, mdl_seq *seq, int64_t *start, di_error *err);

@@ -69,13 +69,16 @@ static di_status open_kv(di_engine *e, const di_engine_options *o, di_error *err
                     .state_bytes = l->state_bytes,
                     .max_pages = pages < MAX_SLOTS ? pages : MAX_SLOTS,
                     .max_states = states < MAX_SLOTS ? states : MAX_SLOTS,
-                    .name_space = {(uint8_t)e->replay},
                     .memory = {.alloc = slab_alloc, .free = slab_free, .user = e->runner}};
     if (states < 1 || pages < 1) {
         return err_set(err, DI_E_ARGUMENT, "kv_bytes is %lld: a sequence needs %zu bytes fixed and %zu for each %d tokens",
                        (long long)bytes, l->state_bytes, page_bytes, KV_UNIT_TOKENS);
     }
-    return kv_store_new(&k, &e->kv, err);
+    di_status status = eng_tier_name_space(e, &o->cache, k.name_space, err);
+    if (status == DI_OK) {
+        status = kv_store_new(&k, &e->kv, err);
+    }
+    return status == DI_OK ? eng_tier_open(e, &o->cache, k.name_space, err) : status;
 }
 
 /* --- Opening ----------------------------------------------------------------------------------------------------------- */
@@ -133,6 +136,7 @@ void di_engine_close(di_engine *e)
     while (e->first != NULL) {
         di_sequence_free(e->first);
     }
+    eng_tier_free(e->tier);
     kv_store_free(e->kv);
     mdl_runner_free(e->runner);
     free(e->items);

@@ -192,6 +192,10 @@ static di_status check_task(const di_scheduler *s, const di_task_options *o, di_
     if (o->tenant != NULL && strlen(o->tenant) > DI_MAX_TENANT_BYTES) {
         return err_set(err, DI_E_ARGUMENT, "tenant has %zu bytes: at most %d", strlen(o->tenant), DI_MAX_TENANT_BYTES);
     }
+    if ((int)o->cache.class_id < 0 || o->cache.class_id >= DI_CACHE_CLASSES || o->cache.ttl_s < 0) {
+        return err_set(err, DI_E_ARGUMENT, "cache: class %d, time to live %lld s: there are %d classes, from 0 on, and no times below 0",
+                       (int)o->cache.class_id, (long long)o->cache.ttl_s, DI_CACHE_CLASSES);
+    }
     if (o->n_prompt >= (size_t)s->engine->max_tokens) {
         return err_set(err, DI_E_LIMIT, "the prompt has %zu tokens, and the context %lld: no room is left for an answer", o->n_prompt,
                        (long long)s->engine->max_tokens);
@@ -275,6 +279,7 @@ static di_status new_task(di_scheduler *s, const di_task_options *o, di_task **o
         di_grammar_retain(o->grammar);
         task->grammar = o->grammar;
     }
+    task->keep = (eng_keep){.class_id = (int32_t)o->cache.class_id, .ttl_s = o->cache.ttl_s, .pinned = o->cache.pinned};
     task->n = n;
     task->n_live = n;
     for (int32_t i = 0; i < n; i++) {
@@ -308,6 +313,10 @@ di_status di_task_submit(di_scheduler *s, const di_task_options *o, di_task **ou
     if (task->tenant == NULL) {
         status = err_memory(err, "tenant", sizeof *task->tenant);
         goto out;
+    }
+    task->keep.pinned |= task->tenant->pinned;
+    if (s->engine->tier != NULL) {
+        (void)kv_tenant_of((kv_salt){.data = task->tenant->name, .size = task->tenant->salt_size}, &task->keep.tenant);
     }
     if (task->tenant->state == DI_TENANT_DRAINING) {
         status = err_set(err, DI_E_STATE, "tenant '%s' is draining: no new tasks are taken", task->tenant->name);
@@ -400,6 +409,7 @@ static void count_pass(di_scheduler *s, const eng_pass *p, di_step_info *info)
             count_drafts(s, &p->parts[i]);
         }
     }
+    eng_load_note(s, p);
     s->stats.n_steps++;
     s->stats.n_proposing += p->proposed;
     s->stats.prefill_tokens += info->n_prefill;
@@ -439,6 +449,7 @@ di_status di_scheduler_step(di_scheduler *s, di_step_info *info, di_error *err)
     *info = (di_step_info){.n_tokens = 0};
     expire(s);
     eng_retire_marked(s);
+    eng_load_step(s);
     eng_plan_next(s);
     const int64_t planned = clock_now_ns();
     const eng_pass *const before = s->flight;
@@ -454,8 +465,10 @@ di_status di_scheduler_step(di_scheduler *s, di_step_info *info, di_error *err)
     hand_out(s);
     s->stats.schedule_ns += before != NULL ? submitted - (before->ended_ns > began ? before->ended_ns : began) : 0;
     s->stats.plan_ns += planned - began + clock_now_ns() - submitted;
-    info->idle = s->flight == NULL && s->n_running == 0 && (s->n_waiting == 0 || eng_queue_next(s) == NULL);
-    info->next_deadline = s->next_deadline != INT64_MAX ? s->next_deadline : 0;
+    info->idle = s->flight == NULL && s->n_running == 0 && s->n_loading == 0 && (s->n_waiting == 0 || eng_queue_next(s) == NULL);
+    const int64_t look = eng_load_next(s);
+    const int64_t next = look < s->next_deadline ? look : s->next_deadline;
+    info->next_deadline = next != INT64_MAX ? next : 0;
     return DI_OK;
 }
 

@@ -5,6 +5,7 @@
  *   eng_exec_*     the executor's thread: pass and sampling   eng_sched_exec.c
  *   eng_auto_*     as many drafts as pay                      eng_sched_auto.c
  *   eng_retire_*   what a pass did to its choices             eng_sched_retire.c
+ *   eng_load_*     what tiers below the device have           eng_sched_tier.c
  *
  * Threads: everything belongs to the thread that calls the scheduler, but for the pass that was handed to the executor and, of the
  * choices in it, `seq.n_tokens`, `seq.recent`, state and pages; the scheduler keeps its own count in `position`. Two passes take turns:
@@ -83,6 +84,11 @@ struct di_task {
     bool no_cache;
     bool waiting;       /* in the queue */
     bool preempting;    /* not planned any more, leaves when nothing of it is in flight */
+    bool was_asked;     /* the tiers below the device were asked, since it was last put in the queue */
+    bool is_loading;    /* in the scheduler's list: it is passed by */
+    di_task *next_loading;
+    eng_restore *restore; /* NULL = nothing is on its way */
+    eng_keep keep;
     bool marked;        /* in the list of tasks with something cancelled */
     di_task *next_marked;
     int32_t n;
@@ -103,6 +109,7 @@ struct eng_tenant {
     int64_t n_running;
     int64_t prompt_tokens;
     int64_t generated_tokens;
+    bool pinned;             /* what its tasks keep */
     uint64_t hash;
     size_t salt_size;        /* of the name, without NUL */
     char name[];
@@ -219,6 +226,8 @@ struct di_scheduler {
     int64_t n_tenants;
     eng_tenant *waiting; /* tenants with waiting tasks */
     int64_t n_waiting;
+    di_task *loading;      /* waiting tasks that are passed by while something is loaded for them */
+    int64_t n_loading;
     int64_t next_deadline; /* no waiting task has an earlier one; INT64_MAX = none */
     double service_floor;  /* of the tenant that was served last */
     /* running: by rank */
@@ -256,6 +265,19 @@ di_task *eng_queue_next(const di_scheduler *s);
 void eng_queue_expire(di_scheduler *s, int64_t now, void (*fn)(di_scheduler *s, di_task *task));
 void eng_queue_charge(eng_tenant *tenant, double tokens);
 void eng_queue_fini(di_scheduler *s);
+
+/* ---- what tiers below the device have; without them each does nothing ---- */
+
+void eng_load_step(di_scheduler *s); /* once a step, before planning */
+/* Looks it up below the device, unless that was done. True: something is being loaded, pass it by. */
+bool eng_load_ask(di_scheduler *s, di_task *task);
+/* At its admission: what came becomes units of the tree. eng_restored_fini behind the look-up. */
+eng_restored eng_load_take(di_scheduler *s, di_task *task);
+void eng_load_attach(const di_scheduler *s, const di_task *task, eng_cache *cache); /* it keeps what it computes */
+void eng_load_pin(const di_scheduler *s, const di_task *task);   /* what it found stays, when it says so */
+void eng_load_give_up(di_task *task); /* it leaves the queue, or comes back to it */
+int64_t eng_load_next(const di_scheduler *s); /* when to step again, though idle, because something is being written; INT64_MAX = never */
+void eng_load_note(const di_scheduler *s, const eng_pass *p);    /* the speed of a pass */
 
 /* ---- planning ---- */
 

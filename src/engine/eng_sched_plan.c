@@ -146,6 +146,7 @@ static di_status open_carrier(di_scheduler *s, eng_choice *c, bool alone, int64_
     if (status == DI_OK && !task->no_cache) {
         status = eng_cache_activate(&c->cache, task->tenant->name, task->tenant->salt_size, s->engine->replay == DI_REPLAY_ENCODER, err);
     }
+    eng_load_attach(s, task, &c->cache);
     if (status == DI_OK) {
         status = eng_cache_list(&c->cache, &c->seq, worst_length(task), err);
     }
@@ -242,7 +243,9 @@ static bool admit(di_scheduler *s, di_task *task)
     if (s->n_choices + task->n_live > s->max_running || !kv_reserve(kv, 0, task->n_live)) {
         return false;
     }
+    eng_restored restored = eng_load_take(s, task);
     di_status status = open_carrier(s, c, alone, &start, &err);
+    eng_restored_fini(s->engine->kv, &restored);
     if (status == DI_OK) {
         status = open_samplers(s, task, &err);
     }
@@ -261,6 +264,7 @@ static bool admit(di_scheduler *s, di_task *task)
         return false;
     }
     begin(s, task, c, alone, start);
+    eng_load_pin(s, task);
     return true;
 }
 
@@ -301,6 +305,9 @@ static void admit_waiting(di_scheduler *s)
         s->refused = false;
         if (task == NULL) {
             return;
+        }
+        if (eng_load_ask(s, task)) {
+            continue;
         }
         const int64_t length = task->n_prompt;
         if (admit(s, task)) {

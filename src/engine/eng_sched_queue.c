@@ -13,7 +13,7 @@
 
 static bool is_idle(const eng_tenant *t)
 {
-    return t->n_waiting == 0 && t->n_running == 0 && t->state == DI_TENANT_OPEN && t->weight == 1.0;
+    return t->n_waiting == 0 && t->n_running == 0 && t->state == DI_TENANT_OPEN && t->weight == 1.0 && !t->pinned;
 }
 
 /* Forgets idle tenants, so that names made up by callers don't fill the memory. */
@@ -153,8 +153,11 @@ di_task *eng_queue_next(const di_scheduler *s)
 {
     di_task *best = NULL;
     for (const eng_tenant *t = s->waiting; t != NULL; t = t->next) {
-        di_task *const task = t->first;
-        if (t->state == DI_TENANT_PAUSED) {
+        di_task *task = t->first;
+        while (task != NULL && task->is_loading) {
+            task = task->next;
+        }
+        if (task == NULL || t->state == DI_TENANT_PAUSED) {
             continue;
         }
         if (best == NULL || task->priority > best->priority ||
@@ -220,6 +223,16 @@ di_status di_scheduler_set_weight(di_scheduler *s, const char *name, double weig
     const di_status status = named(s, name, &t, err);
     if (status == DI_OK) {
         t->weight = weight;
+    }
+    return status;
+}
+
+di_status di_scheduler_pin_tenant(di_scheduler *s, const char *name, bool pinned, di_error *err)
+{
+    eng_tenant *t;
+    const di_status status = named(s, name, &t, err);
+    if (status == DI_OK) {
+        t->pinned = pinned;
     }
     return status;
 }

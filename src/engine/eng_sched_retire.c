@@ -60,6 +60,7 @@ static bool has_joining(const di_task *task)
 
 void eng_retire_free(di_task *task)
 {
+    eng_load_give_up(task);
     for (int32_t i = 0; i < task->n; i++) {
         eng_choice_close(&task->choices[i]);
         free(task->choices[i].out);
@@ -174,6 +175,7 @@ static void put_back(di_scheduler *s, di_task *task)
         }
     }
     s->stats.n_preempted++;
+    eng_load_give_up(task);
     eng_queue_add(s, task);
 }
 

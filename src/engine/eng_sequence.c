@@ -138,7 +138,9 @@ static di_status reserve(di_sequence *s, const int32_t *ids, size_t n, size_t *s
     *skip = 0;
     di_status status = eng_cache_note(&s->cache, ids, n, err);
     if (status == DI_OK && length == 0) {
+        eng_restored restored = eng_cache_restore(&s->cache);
         status = eng_cache_find(&s->cache, &s->caches, &start, err);
+        eng_restored_fini(s->engine->kv, &restored);
     }
     if (status == DI_OK) {
         status = eng_cache_reserve(&s->cache, &s->caches, length + (int64_t)n, err);
@@ -192,7 +194,13 @@ di_status di_sequence_use_cache(di_sequence *s, const void *salt, size_t n, di_e
     if (di_sequence_length(s) > 0) {
         return err_set(err, DI_E_STATE, "the prefix cache is used from the first token on: call this before feeding");
     }
-    return eng_cache_activate(&s->cache, salt, n, s->engine->replay == DI_REPLAY_ENCODER, err);
+    const di_status status = eng_cache_activate(&s->cache, salt, n, s->engine->replay == DI_REPLAY_ENCODER, err);
+    if (status == DI_OK && s->engine->tier != NULL) {
+        eng_keep keep = {.class_id = 0};
+        (void)kv_tenant_of((kv_salt){.data = salt, .size = n}, &keep.tenant);
+        eng_cache_set_tier(&s->cache, s->engine->tier, &keep);
+    }
+    return status;
 }
 
 int64_t di_sequence_cached(const di_sequence *s) { return s->cache.cached; }

@@ -38,6 +38,7 @@ struct di_engine {
     const ops_backend *backend;
     mdl_runner *runner;
     kv_store *kv;
+    eng_tier *tier; /* below kv; NULL = nothing is */
     di_sequence *first;
     di_sequence *last;
     int32_t chunk;
@@ -46,6 +47,7 @@ struct di_engine {
     di_replay replay;
     bool traced;
     bool scheduled;         /* a scheduler has it (scheduler.h) */
+    bool has_dir;           /* the first lower tier is this engine's own folder */
     mdl_item *items;        /* [chunk] of the running step */
     di_sequence **in_step;  /* [chunk] */
     float *logits;          /* rows of the running step */
@@ -54,6 +56,11 @@ struct di_engine {
     int64_t n_tokens;
     int64_t resumed_tokens; /* that prefix hits saved */
 };
+
+/* Tiers below e->kv as the options say, if at all (eng_tier_open.c). The name space that keys are made with is found before. Errors: those
+ * of mdl_fingerprint and kv_disk_open. */
+di_status eng_tier_name_space(const di_engine *e, const di_cache_options *o, uint8_t out[KV_KEY_BYTES], di_error *err);
+di_status eng_tier_open(di_engine *e, const di_cache_options *o, const uint8_t name_space[KV_KEY_BYTES], di_error *err);
 
 /* Number of queued tokens. */
 static inline size_t eng_queued(const di_sequence *s) { return s->queue.end - s->queue.begin; }

@@ -72,6 +72,12 @@ typedef struct kv_salt { /* who may hit: tenants with different salts never shar
     size_t size;
 } kv_salt;
 
+/* Keys (kv_key.c), any thread: of what stands before the first unit, and of the unit behind `parent`; `image` NULL = all zero. `out` may
+ * be `parent`. False: no SHA-256. */
+bool kv_key_root(const uint8_t name_space[KV_KEY_BYTES], kv_salt salt, uint8_t out[KV_KEY_BYTES]);
+bool kv_key_next(const uint8_t name_space[KV_KEY_BYTES], const uint8_t parent[KV_KEY_BYTES], const int32_t ids[KV_UNIT_TOKENS],
+                 const uint8_t *image, uint8_t out[KV_KEY_BYTES]);
+
 /* The units that match a prefix of ids[n], verified by their ids. They are borrowed until the next call that may evict (kv_take_page,
  * kv_take_state, kv_trim), so pin and hold what is needed first: kv_pin(resume), then kv_hold(kv_unit_snapshot(resume)). */
 typedef struct kv_match {
@@ -87,7 +93,13 @@ typedef struct kv_match {
 void kv_find(kv_store *store, kv_salt salt, const int32_t *ids, int64_t n, const uint8_t (*image)[KV_KEY_BYTES],
              int64_t max_tokens, kv_match *out);
 
+/* The last of those of the first n_units units of a text without images that are there, NULL = none; borrowed as those of kv_find. Counts
+ * as nothing. */
+kv_unit *kv_peek(const kv_store *store, kv_salt salt, const int32_t *ids, int64_t n_units);
+int64_t kv_depth(const kv_unit *unit); /* units of the prefix that ends there; of NULL 0 */
+
 kv_unit *kv_parent(const kv_unit *unit); /* NULL: the first of its prefix */
+const uint8_t *kv_unit_key(const kv_unit *unit);
 kv_slot *kv_unit_page(const kv_unit *unit);
 kv_slot *kv_unit_snapshot(const kv_unit *unit); /* NULL = none */
 

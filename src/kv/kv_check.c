@@ -80,7 +80,7 @@ static const char *check_unit(const kv_store *store, const kv_unit *unit)
     }
     const kv_unit *const parent = unit->parent;
     uint8_t key[KV_KEY_BYTES];
-    if (parent != NULL && (!kv_unit_key(store, parent->key, unit->ids, unit->image, key) ||
+    if (parent != NULL && (!kv_key_next(store->name_space, parent->key, unit->ids, unit->image, key) ||
                            memcmp(key, unit->key, sizeof key) != 0)) {
         return "key";
     }

@@ -114,8 +114,6 @@ void kv_slot_leave_tree(kv_slot *slot);       /* the tree's reference ends */
 bool kv_pool_cover(kv_pool *pool, int64_t n); /* makes n slots ready besides those promised; false: memory is short */
 
 /* kv_tree.c */
-bool kv_unit_key(const kv_store *store, const uint8_t parent[KV_KEY_BYTES], const int32_t ids[KV_UNIT_TOKENS], const uint8_t *image,
-                 uint8_t out[KV_KEY_BYTES]); /* false: no SHA-256 */
 kv_unit **kv_bucket(const kv_store *store, const uint8_t key[KV_KEY_BYTES]);
 void kv_unit_remove(kv_unit *unit); /* a leaf that is not locked */
 void kv_snapshot_remove(kv_unit *unit);

@@ -161,6 +161,7 @@ static kv_slot *take(kv_pool *pool, bool promised, void (*evict)(kv_store *store
     pool->free = slot->next_free;
     slot->next_free = NULL;
     slot->refs = 1;
+    slot->tag = 0;
     kv_slot_settle(slot);
     return slot;
 }

@@ -1,9 +1,5 @@
 /* kv_tree.c - units: their keys, look-up, publishing, pins.
  *
- * Key of a unit = SHA-256(1 || namespace || parent key || 128 ids, little-endian || image digest). The parent key of a first unit is
- * SHA-256(0 || namespace || length of the salt, 8 bytes little-endian || SHA-256(salt)): the first byte keeps the two kinds apart, the
- * lengths are fixed, so no two different prefixes give the same bytes (serving.md 4.5; the salt against timing across tenants: 4.4).
- *
  * A hit is believed only when ids, image digest and parent are equal too; since the parent was verified the same way, the whole prefix
  * is. A colliding key is a miss.
  *
@@ -11,48 +7,10 @@
  * the number of evictable pages is exact. A unit that is not locked has no locked descendant: leaf by leaf it can be evicted. */
 #include "kv/kv_int.h"
 
-#include "core/digest.h"
-
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert(DIGEST_BYTES == KV_KEY_BYTES, "keys are SHA-256");
-
-/* ---- keys ---- */
-
 static const uint8_t no_image[KV_KEY_BYTES];
-
-static uint8_t *put_bytes(uint8_t *to, const uint8_t *bytes)
-{
-    memcpy(to, bytes, KV_KEY_BYTES);
-    return to + KV_KEY_BYTES;
-}
-
-static bool root_key(const kv_store *store, kv_salt salt, uint8_t out[KV_KEY_BYTES])
-{
-    uint8_t text[1 + KV_KEY_BYTES + 8 + KV_KEY_BYTES] = {0};
-    uint8_t *const size = put_bytes(text + 1, store->name_space);
-    for (size_t i = 0; i < 8; i++) {
-        size[i] = (uint8_t)((uint64_t)salt.size >> (8 * i));
-    }
-    return digest_sha256(salt.size > 0 ? salt.data : "", salt.size, size + 8, NULL) == DI_OK &&
-           digest_sha256(text, sizeof text, out, NULL) == DI_OK;
-}
-
-bool kv_unit_key(const kv_store *store, const uint8_t parent[KV_KEY_BYTES], const int32_t ids[KV_UNIT_TOKENS],
-                 const uint8_t *image, uint8_t out[KV_KEY_BYTES])
-{
-    uint8_t text[1 + 3 * KV_KEY_BYTES + 4 * KV_UNIT_TOKENS] = {1};
-    uint8_t *to = put_bytes(put_bytes(text + 1, store->name_space), parent);
-    for (size_t i = 0; i < KV_UNIT_TOKENS; i++) {
-        const uint32_t id = (uint32_t)ids[i];
-        for (int shift = 0; shift < 32; shift += 8) {
-            *to++ = (uint8_t)(id >> shift);
-        }
-    }
-    put_bytes(to, image);
-    return digest_sha256(text, sizeof text, out, NULL) == DI_OK;
-}
 
 /* ---- the index ---- */
 
@@ -97,12 +55,12 @@ void kv_find(kv_store *store, kv_salt salt, const int32_t *ids, int64_t n, const
     *out = (kv_match){0};
     const int64_t n_units = (n < max_tokens ? n : max_tokens) / KV_UNIT_TOKENS;
     uint8_t key[KV_KEY_BYTES];
-    bool more = n_units > 0 && root_key(store, salt, key);
+    bool more = n_units > 0 && kv_key_root(store->name_space, salt, key);
     store->now++;
     for (int64_t i = 0; i < n_units && more; i++) {
         const int32_t *const here = ids + i * KV_UNIT_TOKENS;
         const uint8_t *const digest = image != NULL ? image[i] : no_image;
-        more = kv_unit_key(store, key, here, digest, key);
+        more = kv_key_next(store->name_space, key, here, digest, key);
         kv_unit *const unit = more ? unit_with(store, key) : NULL;
         more = unit != NULL && is_same(unit, out->last, here, digest);
         if (more) {
@@ -118,9 +76,34 @@ void kv_find(kv_store *store, kv_salt salt, const int32_t *ids, int64_t n, const
     store->sums.resumed_tokens += out->n_resume * KV_UNIT_TOKENS;
 }
 
+kv_unit *kv_peek(const kv_store *store, kv_salt salt, const int32_t *ids, int64_t n_units)
+{
+    kv_unit *last = NULL;
+    uint8_t key[KV_KEY_BYTES];
+    bool more = n_units > 0 && kv_key_root(store->name_space, salt, key);
+    for (int64_t i = 0; i < n_units && more; i++) {
+        const int32_t *const here = ids + i * KV_UNIT_TOKENS;
+        more = kv_key_next(store->name_space, key, here, NULL, key);
+        kv_unit *const unit = more ? unit_with(store, key) : NULL;
+        more = unit != NULL && is_same(unit, last, here, no_image);
+        last = more ? unit : last;
+    }
+    return last;
+}
+
+int64_t kv_depth(const kv_unit *unit)
+{
+    return unit != NULL ? unit->depth : 0;
+}
+
 kv_unit *kv_parent(const kv_unit *unit)
 {
     return unit->parent;
+}
+
+const uint8_t *kv_unit_key(const kv_unit *unit)
+{
+    return unit->key;
 }
 
 kv_slot *kv_unit_page(const kv_unit *unit)
@@ -173,14 +156,14 @@ kv_unit *kv_publish(kv_store *store, kv_unit *parent, kv_salt salt, const int32_
                     kv_slot *page)
 {
     kv_unit like = {.store = store, .parent = parent, .depth = parent != NULL ? parent->depth + 1 : 1};
-    put_bytes(like.image, image != NULL ? image : no_image);
+    memcpy(like.image, image != NULL ? image : no_image, sizeof like.image);
     memcpy(like.ids, ids, sizeof like.ids);
     if (parent != NULL) {
-        put_bytes(like.key, parent->key);
-    } else if (!root_key(store, salt, like.key)) {
+        memcpy(like.key, parent->key, sizeof like.key);
+    } else if (!kv_key_root(store->name_space, salt, like.key)) {
         return NULL;
     }
-    if (!kv_unit_key(store, like.key, ids, like.image, like.key)) {
+    if (!kv_key_next(store->name_space, like.key, ids, like.image, like.key)) {
         return NULL;
     }
     store->now++;

@@ -40,7 +40,8 @@ di_status di_model_open(const char *dir, const di_model_options *options, di_mod
     if (m == NULL) {
         return err_memory(err, "model", sizeof *m);
     }
-    di_status status = mdl_config_read(dir, &m->config, err);
+    m->dir = strdup(dir);
+    di_status status = m->dir != NULL ? mdl_config_read(dir, &m->config, err) : err_memory(err, "path", strlen(dir));
     if (status == DI_OK) {
         status = mdl_checkpoint_open(dir, &m->checkpoint, err);
     }
@@ -76,6 +77,7 @@ void di_model_close(di_model *m)
     di_tokenizer_close(m->tokenizer);
     mdl_weights_free(&m->weights);
     mdl_checkpoint_close(m->checkpoint);
+    free(m->dir);
     free(m);
 }
 

@@ -72,6 +72,20 @@ void mdl_copy_page(mdl_runner *r, void *dst, const void *src);
 void *mdl_alloc(mdl_runner *r, size_t bytes); /* device memory, zeroed, NULL when there is none */
 void mdl_free(mdl_runner *r, void *memory);
 
+/* Caches as flat bytes on the host, for tiers that outlive the process (mdl_flat.c). A page holds a whole unit of tokens. A state is that
+ * behind `at` tokens, at most OPS_REWIND - 1 before where its sequence stands; without `whole` its decoder windows are left out, so that
+ * it serves only prompts that go on for mdl_decoder_reach. What is not written of a state is undefined behind mdl_flat_state_in. */
+size_t mdl_flat_page_bytes(const mdl_runner *r);
+size_t mdl_flat_state_bytes(const mdl_runner *r, bool whole);
+void mdl_flat_page_out(mdl_runner *r, void *out, const void *page);
+void mdl_flat_page_in(mdl_runner *r, void *page, const void *bytes);
+void mdl_flat_state_out(mdl_runner *r, void *out, const void *state, int64_t at, bool whole);
+void mdl_flat_state_in(mdl_runner *r, void *state, const void *bytes, int64_t at, bool whole);
+
+#define MDL_FINGERPRINT_BYTES 32
+/* Equal when flat bytes of two runners mean the same. Reads weights: slow for a large checkpoint. Errors: DI_E_IO, DI_E_MEMORY. */
+di_status mdl_fingerprint(const mdl_runner *r, uint8_t out[MDL_FINGERPRINT_BYTES], di_error *err);
+
 int64_t mdl_window(const mdl_runner *r); /* tokens */
 /* Tokens to recompute so that the windows of all layers are exact (model.md 4.2, 4.4): 5,081 as released. */
 int64_t mdl_halo(const mdl_runner *r);

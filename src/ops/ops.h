@@ -381,6 +381,7 @@ typedef enum ops_weight_use {
 typedef struct ops_backend {
     const char *name;        /* "ref", "cpu", "cuda" */
     const char *description; /* one line for people */
+    const char *numerics;    /* backends with the same one give the same bits; NULL = like no other */
     /* Can this machine run it? Never fails; open() says why not. */
     bool (*available)(void);
     di_status (*open)(const ops_device_options *options, ops_device **out, di_error *err);

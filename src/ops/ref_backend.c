@@ -173,6 +173,7 @@ static void ref_weight_free(ops_device *dev, ops_matrix *matrix)
 const ops_backend ref_backend = {
     .name = "ref",
     .description = "plain C reference, any processor",
+    .numerics = "exact-1",
     .available = always,
     .open = ref_open,
     .close = ref_close,

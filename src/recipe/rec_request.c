@@ -3,10 +3,12 @@
  * Everything that can be refused is refused here, so that what follows di_request_read fails only for want of memory or of a
  * tokenizer. Errors and their bodies: recipe.md 3.1. */
 #include "recipe/rec_int.h"
+#include "recipe/rec_read.h"
 
 #include "core/arith.h"
 #include "image/image.h"
 
+#define MAX_TTL_S INT64_C(315360000) /* ten years */
 #define COMPLETION_PLAIN 8192
 #define COMPLETION_THINKING 65536
 #define COMPLETION_MAX_EFFORT 131072
@@ -17,7 +19,7 @@ static void set_defaults(di_request *r, const di_recipe *recipe, di_protocol pro
     r->protocol = protocol;
     r->model = "";
     r->inference = (di_inference){
-        .max_tokens = -1, .temperature = 1.0f, .top_p = 1.0f, .top_logprobs = -1, .n = 1, .constraint_text = "",
+        .max_tokens = -1, .temperature = 1.0f, .top_p = 1.0f, .top_logprobs = -1, .n = 1, .cache_class = -1, .constraint_text = "",
     };
     r->talk.pattern = REC_STR("");
     arena_init(&r->memory, recipe->options.max_request_bytes);
@@ -54,6 +56,30 @@ static di_status read_body(di_request *r, di_error *err)
     return err_set(err, DI_E_ARGUMENT, "unknown protocol %d", (int)r->protocol);
 }
 
+/* An extension of ours, alike in all protocols, so it comes behind everything that they say themselves. */
+static di_status read_cache(di_request *r, di_error *err)
+{
+    static const char *const classes[] = {"chat", "agent", NULL};
+    const rec_path at = {NULL, "cache", 0};
+    const js_value *cache;
+    bool said = false;
+    int class_id = 0;
+    r->inference.has_tools = r->n_declared > 0;
+    di_status status = rec_get_object(r->body, NULL, "cache", &cache, err);
+    if (status != DI_OK || cache == NULL) {
+        return status;
+    }
+    status = rec_get_variant(cache, &at, "class", classes, &class_id, &said, err);
+    r->inference.cache_class = said ? class_id : -1;
+    if (status == DI_OK) {
+        status = rec_get_int(cache, &at, "ttl", &r->inference.cache_ttl_s, &said, err);
+    }
+    if (status == DI_OK && said && (r->inference.cache_ttl_s < 1 || r->inference.cache_ttl_s > MAX_TTL_S)) {
+        return err_set(err, DI_E_ARGUMENT, "Invalid cache.ttl value, the valid range is 1 to %lld seconds", (long long)MAX_TTL_S);
+    }
+    return status == DI_OK ? rec_get_bool(cache, &at, "pin", &r->inference.cache_pinned, NULL, err) : status;
+}
+
 di_status di_request_read(const di_recipe *recipe, di_protocol protocol, const char *json, size_t n, di_request **out, di_error *err)
 {
     di_request *const r = ar_calloc(1, sizeof *r);
@@ -64,6 +90,9 @@ di_status di_request_read(const di_recipe *recipe, di_protocol protocol, const c
     di_status status = rec_parse_json(r, json, n, "invalid JSON request", &r->body, err);
     if (status == DI_OK) {
         status = read_body(r, err);
+    }
+    if (status == DI_OK) {
+        status = read_cache(r, err);
     }
     if (status == DI_OK) {
         status = rec_normalise(r, err);

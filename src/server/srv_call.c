@@ -50,6 +50,9 @@ static void refuse_submit(srv_request *r, di_status status, const di_error *err)
     case DI_E_MEMORY:
         srv_refuse(r, 503, "memory", "The server is out of memory; try again later.");
         break;
+    case DI_E_ARGUMENT: /* of what the server hands over only a header can be wrong */
+        srv_refuse(r, 400, "bad_header", "x-deepinfer-%s", err->message);
+        break;
     default:
         srv_refuse(r, 500, "service", "%s", err->message);
         break;
@@ -80,6 +83,7 @@ bool srv_call_start(srv_request *r)
         .timeout_ms = server->options.call_timeout,
         .wake = on_wake,
         .user = r,
+        .cache = srv_http_header(r, "x-deepinfer-cache"),
     };
     di_call *call = NULL;
     di_error err;

@@ -34,6 +34,25 @@ def test_a_question_is_answered_and_the_figures_are_shown(visit):
         assert server.stop() == 0
 
 
+def test_the_tiers_of_the_cache_are_shown_when_there_are_any(visit, tmp_path):
+    with Server() as server:
+        expect(visit(server.url).locator("#kv-text")).to_have_text(re.compile("%$"))
+        expect(visit(server.url).locator("#cache-box")).to_be_hidden()
+    with Server("--cache-dir", tmp_path / "kv", "--cache-bytes", "64M", "--cache-ram", "16M") as server:
+        page = visit(server.url)
+        expect(page.locator("#cache-box")).to_be_visible()
+        page.get_by_text("Prefix cache").click()
+        rows = page.locator("#cache-tiers tbody tr")
+        expect(rows).to_have_count(2)
+        expect(rows.nth(0).locator("td")).to_have_text(["memory", "0 B", "16.0 MiB", "0 B", "0 B", "0", "0", "0"])
+        expect(rows.nth(1).locator("td").nth(0)).to_have_text("dir")
+        expect(rows.nth(1).locator("td").nth(2)).to_have_text("64.0 MiB")
+        quiet(page)
+        say(page, CAIRO + " " + "Say it in one word, please. " * 30)
+        expect(page.get_by_role("status")).to_have_text("The answer is complete.")
+        expect(rows.nth(1).locator("td").nth(4)).not_to_have_text("0 B")  # written
+
+
 def test_the_next_question_carries_the_conversation_and_a_new_chat_does_not(visit):
     with Server() as server:
         page = visit(server.url)

@@ -1,10 +1,12 @@
 /* Continuous batching changes no token: tasks with shared beginnings, several choices, stop ids, cancellations, priorities and tenants,
- * submitted in random order to a scheduler with little memory, give what each choice gives alone as a sequence of its own. Preemptions,
- * forks and prefix hits must happen on the way. In the end no page, state or promise is left. Some runs let the scheduler choose how many
- * drafts it verifies; their steps depend on measured times, so they are counted apart.
+ * submitted in random order to a scheduler with little memory, give what each choice gives alone as a sequence of its own; with tiers
+ * below the device too, whose disk fails now and then. Preemptions, forks, prefix hits and restores must happen on the way. In the
+ * end no page, state or promise is left. Some runs let the scheduler choose how many drafts it verifies; their steps depend on measured
+ * times, so they are counted apart.
  * ctest: timeout=900 */
 #include "engine/engine_int.h"
 #include "engine/eng_model.h"
+#include "engine/tier_fake.h"
 #include "support/unit.h"
 
 #include <deepinfer/scheduler.h>
@@ -219,6 +221,7 @@ typedef struct totals {
     int64_t cancelled;
     int64_t drafted;
     int64_t accepted;
+    int64_t restored; /* bytes */
 } totals;
 
 static void check_figures(const di_scheduler_stats *stats)
@@ -236,7 +239,8 @@ static void check_figures(const di_scheduler_stats *stats)
     assert_true(stats->calibration_error >= 0.0 && stats->calibration_error <= 1.0);
 }
 
-static void run_mixed(const script *scripts, size_t n_scripts, size_t n_runs, int64_t kv_bytes, bool automatic, totals *sum, uint64_t *seed)
+static void run_mixed(const script *scripts, size_t n_scripts, size_t n_runs, int64_t kv_bytes, tier_fake *disk, bool automatic,
+                      totals *sum, uint64_t *seed)
 {
     run *const runs = calloc(MAX_RUNS, sizeof *runs);
     assert_non_null(runs);
@@ -246,6 +250,9 @@ static void run_mixed(const script *scripts, size_t n_scripts, size_t n_runs, in
     const int32_t threads = (int32_t)(1 + below(seed, 2));
     const bool draft = below(seed, 3) > 0 || automatic;
     di_engine *const e = open_engine(chunk, kv_bytes, threads, draft);
+    if (disk != NULL) {
+        tier_fake_attach(e, (int64_t)(1 + below(seed, 30)) * info.state_bytes, disk, NULL);
+    }
     const di_scheduler_options o = {.on_events = on_events,
                                     .user = &n_events,
                                     .max_running = (int32_t)(MAX_N + below(seed, 30)),
@@ -287,6 +294,9 @@ static void run_mixed(const script *scripts, size_t n_scripts, size_t n_runs, in
     check_figures(&stats);
     assert_true(draft || stats.drafted_tokens == 0);
     expect_empty(e);
+    for (int i = 0; disk != NULL && i < ENG_SOURCES; i++) {
+        sum->restored += e->tier->counters.restored_bytes[i];
+    }
     di_scheduler_free(sched);
     di_engine_close(e);
     free(runs);
@@ -305,11 +315,19 @@ static void golden(const char *dir)
         /* An eighth is for states: at least as many as a task can have choices. */
         const int64_t states = (int64_t)(MAX_N + 1 + below(&seed, 8));
         const int64_t bytes = round % 3 == 2 ? 0 : states * ((int64_t)info.state_bytes * 3 / 2) * 8;
-        run_mixed(scripts, MAX_SCRIPTS, RUNS, bytes, false, &sum, &seed);
+        tier_fake disk;
+        run_mixed(scripts, MAX_SCRIPTS, RUNS, bytes, NULL, false, &sum, &seed);
+        tier_fake_init(&disk, seed);
+        for (uint64_t i = 0; i < 2; i++) { /* the second engine finds what the first one left */
+            tier_fake_set_faults(&disk, round + i);
+            run_mixed(scripts, MAX_SCRIPTS, RUNS / 2, bytes, &disk, false, &sum, &seed);
+        }
+        tier_fake_fini(&disk);
         if (round % 3 == 0) {
-            run_mixed(scripts, MAX_SCRIPTS, RUNS, bytes, true, &chosen, &seed);
+            run_mixed(scripts, MAX_SCRIPTS, RUNS, bytes, NULL, true, &chosen, &seed);
         }
     }
+    assert_true(sum.restored > 0 || ROUNDS < 2);
     assert_true(sum.cached > 0 || ROUNDS < 2);
     assert_true(sum.cancelled > 0);
     assert_true(sum.preempted > 0);
@@ -344,9 +362,13 @@ static void demo(void **state)
     uint64_t seed = 11;
     totals sum = {.preempted = 0};
     write_scripts(scripts, DEMO_SCRIPTS, DEMO_PROMPT, 30, &seed);
-    run_mixed(scripts, DEMO_SCRIPTS, 3 * DEMO_SCRIPTS, 0, false, &sum, &seed);
-    run_mixed(scripts, DEMO_SCRIPTS, 3 * DEMO_SCRIPTS, 6 * ((int64_t)info.state_bytes + 64) * 8, false, &sum, &seed);
-    run_mixed(scripts, DEMO_SCRIPTS, 2 * DEMO_SCRIPTS, 0, true, &sum, &seed);
+    tier_fake disk;
+    tier_fake_init(&disk, seed);
+    run_mixed(scripts, DEMO_SCRIPTS, 3 * DEMO_SCRIPTS, 0, NULL, false, &sum, &seed);
+    run_mixed(scripts, DEMO_SCRIPTS, 3 * DEMO_SCRIPTS, 6 * ((int64_t)info.state_bytes + 64) * 8, &disk, false, &sum, &seed);
+    run_mixed(scripts, DEMO_SCRIPTS, 3 * DEMO_SCRIPTS, 6 * ((int64_t)info.state_bytes + 64) * 8, &disk, false, &sum, &seed);
+    tier_fake_fini(&disk);
+    run_mixed(scripts, DEMO_SCRIPTS, 2 * DEMO_SCRIPTS, 0, NULL, true, &sum, &seed);
     di_model_close(model);
     free(scripts);
 }

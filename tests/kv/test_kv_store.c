@@ -296,10 +296,28 @@ static void a_promised_page_is_had_without_memory(void **state)
     fix_free(store);
 }
 
+/* A page that was kept below the device once was not kept there again with what it held later. */
+static void a_slot_forgets_its_tag_when_it_is_taken_again(void **state)
+{
+    (void)state;
+    kv_store *const store = fix_store(1, 1, NULL);
+    for (int i = 0; i < 2; i++) {
+        kv_slot *const slots[] = {kv_take_page(store, false), kv_take_state(store, false)};
+        for (int k = 0; k < 2; k++) {
+            assert_int_equal(kv_tag(slots[k]), 0);
+            kv_set_tag(slots[k], 7);
+            assert_int_equal(kv_tag(slots[k]), 7);
+            kv_drop(store, slots[k]);
+        }
+    }
+    fix_free(store);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_that_make_no_sense_are_refused),
+        cmocka_unit_test(a_slot_forgets_its_tag_when_it_is_taken_again),
         cmocka_unit_test(memory_is_taken_in_slabs_when_it_is_needed),
         cmocka_unit_test(references_keep_a_slot),
         cmocka_unit_test(a_reference_that_is_not_there_is_not_dropped),

@@ -69,6 +69,19 @@ def test_the_wheel_holds_library_types_and_demo_model(environment):
         assert (package / name).is_file()
 
 
+def test_a_folder_keeps_prefixes_for_the_next_run(deepinfer, tmp_path):
+    params = deepinfer.SamplingParams(temperature=0, max_tokens=8)
+    prompt = BOS + USER + "Say it in one word, please. " * 40 + QUESTION + ASSISTANT
+    texts, cached = [], []
+    for folder in (None, tmp_path / "kv", tmp_path / "kv"):
+        with deepinfer.LLM(cache_dir=folder, cache_bytes=64 << 20, cache_ram_bytes=16 << 20 if folder else 0) as llm:
+            output = llm.generate([prompt], params)[0]
+            texts.append(output.outputs[0].text)
+            cached.append(output.num_cached_tokens)
+    assert texts[1:] == texts[:1] * 2
+    assert cached[:2] == [0, 0] and cached[2] >= 128
+
+
 def test_the_example_runs(environment):
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("DI_", "PYTHON"))}
     done = subprocess.run([environment[0], ROOT / "examples" / "offline_inference.py"], capture_output=True, text=True, env=clean)

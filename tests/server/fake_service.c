@@ -36,6 +36,7 @@ struct di_service {
     bool draining;
     di_status refuse;
     char tenant[DI_MAX_TENANT_BYTES + 1];
+    char cache[DI_MAX_TENANT_BYTES + 16]; /* what the admin API asked for last, and of whom */
     di_tenant_state state;
 };
 
@@ -265,6 +266,7 @@ di_status di_service_submit(di_service *s, const di_call_options *options, di_ca
     call->seen.n_body = options->n;
     memcpy(call->seen.body, options->body, options->n < sizeof call->seen.body ? options->n : sizeof call->seen.body - 1);
     snprintf(call->seen.tenant, sizeof call->seen.tenant, "%s", options->tenant);
+    snprintf(call->seen.cache, sizeof call->seen.cache, "%s", options->cache != NULL ? options->cache : "(none)");
     call->seen.priority = options->priority;
     call->seen.queue_timeout_ms = options->queue_timeout_ms;
     call->seen.timeout_ms = options->timeout_ms;
@@ -380,6 +382,39 @@ di_status di_service_set_tenant(di_service *s, const char *name, di_tenant_state
     s->state = state;
     pthread_mutex_unlock(&s->lock);
     return DI_OK;
+}
+
+static di_status note_cache(di_service *s, const char *what, const char *tenant)
+{
+    pthread_mutex_lock(&s->lock);
+    snprintf(s->cache, sizeof s->cache, "%s %s", what, tenant != NULL ? tenant : "(all)");
+    pthread_mutex_unlock(&s->lock);
+    return DI_OK;
+}
+
+di_status di_service_purge_cache(di_service *s, const char *tenant, di_error *err)
+{
+    (void)err;
+    return note_cache(s, "purge", tenant);
+}
+
+di_status di_service_pin_cache(di_service *s, const char *tenant, bool pinned, di_error *err)
+{
+    (void)err;
+    return note_cache(s, pinned ? "pin" : "unpin", tenant);
+}
+
+size_t di_service_cache(const di_service *service, char *out, size_t capacity)
+{
+    (void)service;
+    return (size_t)snprintf(out, capacity, "{\"tiers\":[{\"name\":\"memory\"}]}");
+}
+
+void fake_last_cache(di_service *s, char *out, size_t capacity)
+{
+    pthread_mutex_lock(&s->lock);
+    snprintf(out, capacity, "%s", s->cache);
+    pthread_mutex_unlock(&s->lock);
 }
 
 size_t di_service_tenants(const di_service *service, char *out, size_t capacity)

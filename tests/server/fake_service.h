@@ -29,6 +29,7 @@ typedef struct fake_seen {
     char body[4096]; /* the beginning, NUL-terminated */
     size_t n_body;
     char tenant[256];
+    char cache[64]; /* "(none)" */
     int32_t priority;
     int64_t queue_timeout_ms;
     int64_t timeout_ms;
@@ -41,6 +42,7 @@ bool fake_is_cancelled(di_call *call);
 size_t fake_unread(di_call *call);
 
 /* State that the admin API set last, and of whom. */
+void fake_last_cache(di_service *service, char *out, size_t capacity); /* "pin team/a" */
 void fake_last_tenant(di_service *service, char *name, size_t capacity, di_tenant_state *state);
 
 #endif

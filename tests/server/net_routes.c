@@ -337,8 +337,25 @@ static void the_admin_port_has_its_own_key(void **state)
     assert_int_equal(tenant_state, DI_TENANT_PAUSED);
     wire_fini(&r);
     wire_ask(admin, "POST /admin/tenants/a/sing HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer boss\r\n\r\n", true, &r);
-    wire_expect(&r, 404, "pause, resume or drain");
+    wire_expect(&r, 404, "pause, resume, drain");
     wire_fini(&r);
+    wire_ask(admin, "GET /admin/cache HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer boss\r\n\r\n", true, &r);
+    wire_expect(&r, 200, "{\"tiers\":[{\"name\":\"memory\"}]}");
+    wire_fini(&r);
+    static const char *const acts[][3] = {{"/admin/tenants/team/a/pin-cache", "\"action\":\"pin-cache\"", "pin team/a"},
+                                          {"/admin/tenants/team/a/unpin-cache", "\"action\":\"unpin-cache\"", "unpin team/a"},
+                                          {"/admin/tenants/team/a/purge-cache", "\"action\":\"purge-cache\"", "purge team/a"},
+                                          {"/admin/cache/purge", "\"action\":\"purge-cache\"", "purge (all)"}};
+    for (size_t i = 0; i < sizeof acts / sizeof *acts; i++) {
+        char head[256];
+        char last[64];
+        (void)snprintf(head, sizeof head, "POST %s HTTP/1.1\r\nHost: t\r\nContent-Length: 0\r\nAuthorization: Bearer boss\r\n\r\n", acts[i][0]);
+        wire_ask(admin, head, true, &r);
+        wire_expect(&r, 200, acts[i][1]);
+        wire_fini(&r);
+        fake_last_cache(g.service, last, sizeof last);
+        assert_string_equal(last, acts[i][2]);
+    }
     wire_ask(admin, "GET /admin/stats HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer boss\r\n\r\n", true, &r);
     wire_expect(&r, 200, "{\"draining\":false,\"preparing\":0,\"waiting\":3,");
     wire_fini(&r);

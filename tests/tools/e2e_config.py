@@ -8,7 +8,7 @@ import pytest
 ROOT = pathlib.Path(os.environ.get("DI_SOURCE_DIR") or pathlib.Path(__file__).resolve().parents[2])
 BINARY = os.environ.get("DI_BIN") or str(ROOT / "build" / "release" / "deepinfer")
 DEMO = ROOT / "models" / "demo"
-COMMANDS = ["chat", "generate", "inspect", "parse", "render", "serve", "tokenize", "verify"]
+COMMANDS = ["cache", "chat", "generate", "inspect", "parse", "render", "serve", "tokenize", "verify"]
 
 
 def run(*words, code=0, env=None):

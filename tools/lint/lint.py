@@ -31,7 +31,7 @@ LAYERS = {
     "tools": "core server router",
 }
 LAYERS = {room: set(below.split()) for room, below in LAYERS.items()}
-HEADER_ROOM = {"scheduler": "engine"}  # public headers that are not called after their room
+HEADER_ROOM = {"scheduler": "engine", "cache": "kv"}  # public headers that are not called after their room
 ANY_PUBLIC = {"server", "router", "tools"}  # may include every public header
 BACKENDS = {"cpu", "cuda"}
 BACKEND_LIST = "src/ops/backend_list.c"  # the one file that may name a backend
