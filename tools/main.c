@@ -17,6 +17,7 @@ static const command commands[] = {
     {"chat", cmd_chat, "a conversation with a model"},
     {"generate", cmd_generate, "text from a prompt"},
     {"serve", cmd_serve, "a model over HTTP"},
+    {"bench", cmd_bench, "speed of a synthetic slice against what the machine can do"},
     {"inspect", cmd_inspect, "what a checkpoint consists of and needs"},
     {"verify", cmd_verify, "compare this build with golden values"},
     {"tokenize", cmd_tokenize, "text to token ids and back"},

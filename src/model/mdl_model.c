@@ -76,6 +76,7 @@ void di_model_close(di_model *m)
     di_tokenizer_close(m->tokenizer);
     mdl_weights_free(&m->weights);
     mdl_checkpoint_close(m->checkpoint);
+    free(m->values);
     free(m);
 }
 

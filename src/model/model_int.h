@@ -14,6 +14,7 @@ struct di_model {
     mdl_weights weights; /* bound at opening, so that every fault of a file shows then; runners bind their own */
     di_tokenizer *tokenizer;
     mdl_engram engram;
+    void *values; /* of a checkpoint in memory (mdl_synthetic.c); owned */
 };
 
 /* Buffers of one forward pass, all on the device, for max_rows rows. Names follow model.md 3. */
