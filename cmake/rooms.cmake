@@ -87,8 +87,10 @@ endif()
 file(GLOB di_tool_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/*.c ${CMAKE_SOURCE_DIR}/tools/*/*.c)
 list(FILTER di_tool_files EXCLUDE REGEX "/tools/main\\.c$")
 if(EXISTS ${CMAKE_SOURCE_DIR}/tools/main.c AND (NOT DI_ROOMS OR "tools" IN_LIST DI_ROOMS))
-    add_library(di_tools OBJECT ${di_tool_files})
-    target_include_directories(di_tools PUBLIC ${CMAKE_SOURCE_DIR}/tools)
+    # `deepinfer bench` divides by the same ceilings as the benches.
+    add_library(di_tools OBJECT ${di_tool_files} ${CMAKE_SOURCE_DIR}/bench/ceiling.c)
+    target_include_directories(di_tools PUBLIC ${CMAKE_SOURCE_DIR}/tools PRIVATE ${CMAKE_SOURCE_DIR}/bench)
+    target_link_libraries(di_tools PRIVATE di_kernel_flags)
     target_link_libraries(di_tools PUBLIC di_flags PkgConfig::LIBEDIT PkgConfig::YAML)
     # Who links the command's files gets those of the rooms that they use.
     foreach(room ${di_program_rooms})

@@ -18,6 +18,7 @@ static const command commands[] = {
     {"generate", cmd_generate, "text from a prompt"},
     {"serve", cmd_serve, "a model over HTTP"},
     {"cache", cmd_cache, "the KV cache on disk: stats, verify, compact, purge"},
+    {"bench", cmd_bench, "speed of a synthetic slice against what the machine can do"},
     {"inspect", cmd_inspect, "what a checkpoint consists of and needs"},
     {"verify", cmd_verify, "compare this build with golden values"},
     {"tokenize", cmd_tokenize, "text to token ids and back"},

@@ -83,6 +83,36 @@ DI_API size_t di_inspection_parts(const di_inspection *inspection, const di_part
 DI_API size_t di_inspection_formats(const di_inspection *inspection, const di_part **formats);
 DI_API size_t di_inspection_layers(const di_inspection *inspection, const di_layer **layers); /* of the backbone */
 
+/* --- Synthetic checkpoints ---------------------------------------------------------------------------------------------- */
+
+/* A slice of the released model: its shapes and number formats, random weights spread as trained ones are, evenly chosen experts. For
+ * measuring; the texts are noise. */
+typedef struct di_synthetic {
+    int32_t n_layers;  /* 1..40; 0 = 2. The first has one entry for two tokens, the others one a token; no Engram, no draft */
+    int32_t n_experts; /* routed, a layer, 6..384; 0 = 48 */
+    int32_t vocab;     /* 4096..129280; 0 = 4096 */
+} di_synthetic;
+
+/* Writes DIR (created when its parent is there) as di_model_open reads it; config.json comes last. Errors: DI_E_ARGUMENT, DI_E_IO,
+ * DI_E_MEMORY. */
+DI_API di_status di_synthetic_write(const di_synthetic *options, const char *dir, di_error *err);
+
+/* The same in memory. Tensors of a kind share their values, so before a backend packs them it takes little more than the largest. Errors:
+ * DI_E_ARGUMENT, DI_E_MEMORY. */
+DI_API di_status di_synthetic_open(const di_synthetic *options, di_model **out, di_error *err);
+
+/* Bytes of an opened checkpoint that a step reads. */
+typedef struct di_step_bytes {
+    int64_t dense;         /* of all layers, shared experts included */
+    int64_t head;
+    int64_t expert;        /* of one routed expert */
+    int64_t dense_values;  /* multiply-adds of a token in the dense matrices */
+    int64_t head_values;
+    int64_t expert_values;
+} di_step_bytes;
+
+DI_API void di_model_get_step_bytes(const di_model *model, di_step_bytes *out);
+
 /* --- Tracing ---------------------------------------------------------------------------------------------------------- */
 
 typedef enum di_dtype { DI_F32 = 0, DI_BF16 = 1, DI_I32 = 2 } di_dtype;

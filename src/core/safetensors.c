@@ -529,3 +529,12 @@ const st_tensor *st_find(const st_file *file, const char *name)
     const size_t i = nix_find(file->tensors, name_of, file->order, file->count, name, strlen(name));
     return i < file->count ? &file->tensors[i] : NULL;
 }
+
+bool st_attach(st_file *file, const char *name, const void *data)
+{
+    const size_t i = nix_find(file->tensors, name_of, file->order, file->count, name, strlen(name));
+    if (i < file->count) {
+        file->tensors[i].data = data;
+    }
+    return i < file->count;
+}

@@ -40,6 +40,10 @@ void st_close(st_file *file);
  * bytes after the header. */
 di_status st_open_header(const char *header, size_t header_size, size_t data_size, const char *label, st_file **out, di_error *err);
 
+/* Gives a tensor of such a file its data, st_tensor.size bytes, borrowed as long as the file is open: a checkpoint that exists in memory
+ * only. False when there is no tensor of that name. Before the file is shared. */
+bool st_attach(st_file *file, const char *name, const void *data);
+
 const char *st_label(const st_file *file);
 size_t st_count(const st_file *file);
 const st_tensor *st_at(const st_file *file, size_t i); /* in the order of the header */
@@ -51,6 +55,8 @@ typedef struct st_writer st_writer;
 di_status st_writer_new(st_writer **out, di_error *err);
 di_status st_writer_add(st_writer *w, const char *name, st_dtype dtype, int n_dims, const int64_t *dims, const void *data, di_error *err);
 di_status st_write(st_writer *w, const char *path, di_error *err);
+/* What st_write would write, as an open file over the borrowed data. */
+di_status st_writer_open(st_writer *w, const char *label, st_file **out, di_error *err);
 void st_writer_free(st_writer *w);
 
 #endif

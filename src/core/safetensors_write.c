@@ -95,50 +95,70 @@ static void add_entry(buf *header, const st_tensor *t, size_t begin)
     buf_printf(header, "],\"data_offsets\":[%zu,%zu]}", begin, begin + t->size);
 }
 
-di_status st_write(st_writer *w, const char *path, di_error *err)
+/* The header, and the tensors' data in the order that it gives. `parts` has room for all; NULL = not wanted. */
+static di_status make_header(const st_writer *w, const char *label, buf *header, file_part *parts, size_t *data_size, di_error *err)
 {
-    buf header;
-    buf_init(&header, ST_MAX_HEADER_BYTES);
-    file_part *const parts = ar_calloc(w->count + 2, sizeof *parts);
-    di_status status = DI_OK;
-    if (parts == NULL) {
-        status = err_memory(err, path, (w->count + 2) * sizeof *parts);
-        goto out;
-    }
-    size_t n_parts = 2;
+    size_t n_parts = 0;
     size_t offset = 0;
-    buf_puts(&header, "{");
+    buf_puts(header, "{");
     for (size_t bytes = ALIGNMENT; bytes > 0; bytes /= 2) {
         for (size_t i = 0; i < w->count; i++) {
             const st_tensor *const t = &w->tensors[i];
             if (st_dtype_bytes(t->dtype) != bytes) {
                 continue;
             }
-            add_entry(&header, t, offset);
-            parts[n_parts++] = (file_part){.data = t->data, .size = t->size};
+            add_entry(header, t, offset);
+            if (parts != NULL) {
+                parts[n_parts++] = (file_part){.data = t->data, .size = t->size};
+            }
             if (!ar_add(offset, t->size, &offset)) {
-                status = err_set(err, DI_E_LIMIT, "%s: the tensors have more than 2^64 bytes", path);
-                goto out;
+                return err_set(err, DI_E_LIMIT, "%s: the tensors have more than 2^64 bytes", label);
             }
         }
     }
-    buf_puts(&header, "}");
-    while (header.size % ALIGNMENT != 0 && buf_puts(&header, " ")) {
+    buf_puts(header, "}");
+    while (header->size % ALIGNMENT != 0 && buf_puts(header, " ")) {
     }
-    if (header.failed) {
-        status = err_memory(err, path, header.size);
-        goto out;
-    }
-    uint8_t length[LENGTH_BYTES];
-    for (unsigned i = 0; i < LENGTH_BYTES; i++) {
-        length[i] = (uint8_t)((uint64_t)header.size >> 8 * i);
-    }
-    parts[0] = (file_part){.data = length, .size = sizeof length};
-    parts[1] = (file_part){.data = header.data, .size = header.size};
-    status = file_write_parts(path, parts, n_parts, err);
+    *data_size = offset;
+    return header->failed ? err_memory(err, label, header->size) : DI_OK;
+}
 
-out:
+di_status st_write(st_writer *w, const char *path, di_error *err)
+{
+    buf header;
+    buf_init(&header, ST_MAX_HEADER_BYTES);
+    file_part *const parts = ar_calloc(w->count + 2, sizeof *parts);
+    size_t data_size;
+    di_status status = parts != NULL ? DI_OK : err_memory(err, path, (w->count + 2) * sizeof *parts);
+    if (status == DI_OK) {
+        status = make_header(w, path, &header, parts + 2, &data_size, err);
+    }
+    if (status == DI_OK) {
+        uint8_t length[LENGTH_BYTES];
+        for (unsigned i = 0; i < LENGTH_BYTES; i++) {
+            length[i] = (uint8_t)((uint64_t)header.size >> 8 * i);
+        }
+        parts[0] = (file_part){.data = length, .size = sizeof length};
+        parts[1] = (file_part){.data = header.data, .size = header.size};
+        status = file_write_parts(path, parts, w->count + 2, err);
+    }
     free(parts);
+    buf_fini(&header);
+    return status;
+}
+
+di_status st_writer_open(st_writer *w, const char *label, st_file **out, di_error *err)
+{
+    buf header;
+    size_t data_size;
+    buf_init(&header, ST_MAX_HEADER_BYTES);
+    di_status status = make_header(w, label, &header, NULL, &data_size, err);
+    if (status == DI_OK) {
+        status = st_open_header(header.data, header.size, data_size, label, out, err);
+    }
+    for (size_t i = 0; status == DI_OK && i < w->count; i++) {
+        (void)st_attach(*out, w->tensors[i].name, w->tensors[i].data);
+    }
     buf_fini(&header);
     return status;
 }

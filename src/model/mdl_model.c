@@ -78,6 +78,7 @@ void di_model_close(di_model *m)
     mdl_weights_free(&m->weights);
     mdl_checkpoint_close(m->checkpoint);
     free(m->dir);
+    free(m->values);
     free(m);
 }
 

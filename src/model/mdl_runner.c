@@ -78,7 +78,7 @@ static size_t stored_bytes(const ops_matrix *m)
 static di_status load_matrix(mdl_runner *r, ops_matrix *m, ops_weight_use use, di_error *err)
 {
     const di_status status = r->ops->weight_load(r->dev, m, use, err);
-    if (status == DI_OK && m->packed != NULL) {
+    if (status == DI_OK && m->packed != NULL && r->model->values == NULL) {
         file_map_forget(m->data, stored_bytes(m));
     }
     return status;

@@ -15,6 +15,7 @@ struct di_model {
     di_tokenizer *tokenizer;
     mdl_engram engram;
     char *dir;
+    void *values; /* of a checkpoint in memory (mdl_synthetic.c); owned */
 };
 
 /* Buffers of one forward pass, all on the device, for max_rows rows. Names follow model.md 3. */

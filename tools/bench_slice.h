@@ -1,0 +1,40 @@
+/* bench_slice.h - inside `deepinfer bench`: a model, an engine, and what its steps are measured against. */
+#ifndef TOOLS_BENCH_SLICE_H
+#define TOOLS_BENCH_SLICE_H
+
+#include "core/pool.h"
+
+#include <deepinfer/engine.h>
+
+#define BENCH_MAX_ROUNDS 31
+#define BENCH_MAX_BATCH 64
+
+typedef struct bench_setup {
+    di_engine_options engine;
+    int32_t rounds;  /* 1..BENCH_MAX_ROUNDS */
+    int32_t prompt;  /* tokens of a prefill */
+    int32_t context; /* tokens before decoding */
+} bench_setup;
+
+/* Medians over the rounds. */
+typedef struct bench_result {
+    double ms;      /* of a step, or of the prompt */
+    double tokens;  /* a second */
+    double experts; /* different routed experts a layer reads; 0 = not counted */
+    double bytes;   /* that a step must read */
+    double ceiling; /* GB/s of the read ceiling, or 10^9 multiply-adds a second */
+    double share;   /* of that ceiling */
+} bench_result;
+
+typedef struct bench_slice bench_slice;
+
+/* Opens an engine over the model, which is borrowed, and prepares the ceilings. Errors: as di_engine_open, DI_E_MEMORY. */
+di_status bench_slice_new(const di_model *model, const bench_setup *setup, bench_slice **out, di_error *err);
+void bench_slice_free(bench_slice *s);
+
+/* n sequences, a token each a step, against the bytes that a step must read at the read ceiling. */
+di_status bench_slice_decode(bench_slice *s, int32_t n, bench_result *out, di_error *err);
+/* A prompt, every row through every layer, against its multiply-adds at the peak of fused multiply-adds. */
+di_status bench_slice_prefill(bench_slice *s, bench_result *out, di_error *err);
+
+#endif

@@ -1,0 +1,212 @@
+/* cmd_bench.c - `deepinfer bench`: how fast a slice of the released model runs here, and which share of the machine that is.
+ *
+ * Whole layers of real shapes with random weights go through the engine: decode against the read ceiling, prefill against the peak of
+ * fused multiply-adds, both measured in the same run (bench_slice.h). */
+#include "bench_slice.h"
+#include "open.h"
+#include "options.h"
+#include "tools.h"
+
+#include "core/core.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_SPEC_BYTES = 4096, MAX_BATCHES = 8 };
+
+typedef struct bench_job {
+    const char *spec;
+    const char *batches;
+    int64_t rounds;
+    int64_t prompt;
+    int64_t context;
+    bool json;
+    cli_engine_options engine;
+    char spec_text[MAX_SPEC_BYTES]; /* the spec, cut at its commas */
+    di_synthetic synthetic;
+    const char *dir; /* in spec_text; NULL = memory only */
+} bench_job;
+
+static di_status set_number(const char *name, const char *text, int32_t *out, di_error *err)
+{
+    char *end;
+    const long value = strtol(text, &end, 10);
+    if (end == text || *end != '\0' || value < 1 || value > 1 << 20) {
+        return err_set(err, DI_E_ARGUMENT, "--synthetic: %s=%s is not a count", name, text);
+    }
+    *out = (int32_t)value;
+    return DI_OK;
+}
+
+static di_status set_field(bench_job *j, char *field, di_error *err)
+{
+    const struct {
+        const char *name;
+        int32_t *value;
+    } numbers[] = {{"layers", &j->synthetic.n_layers}, {"experts", &j->synthetic.n_experts}, {"vocab", &j->synthetic.vocab}};
+    char *const value = strchr(field, '=');
+    if (value != NULL) {
+        *value = '\0';
+        for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+            if (strcmp(field, numbers[i].name) == 0) {
+                return set_number(field, value + 1, numbers[i].value, err);
+            }
+        }
+        if (strcmp(field, "dir") == 0 && value[1] != '\0') {
+            j->dir = value + 1;
+            return DI_OK;
+        }
+        *value = '=';
+    }
+    return err_set(err, DI_E_ARGUMENT, "--synthetic: '%s': must be layers=N, experts=N, vocab=N or dir=DIR, with commas between", field);
+}
+
+static di_status read_spec(bench_job *j, di_error *err)
+{
+    const int n = snprintf(j->spec_text, sizeof j->spec_text, "%s", j->spec);
+    if (n < 0 || (size_t)n >= sizeof j->spec_text) {
+        return err_set(err, DI_E_LIMIT, "--synthetic: more than %d bytes", MAX_SPEC_BYTES - 1);
+    }
+    di_status status = DI_OK;
+    for (char *at = j->spec_text; *at != '\0' && status == DI_OK;) {
+        char *const comma = strchr(at, ',');
+        char *const next = comma != NULL ? comma + 1 : at + strlen(at);
+        if (comma != NULL) {
+            *comma = '\0';
+        }
+        status = set_field(j, at, err);
+        at = next;
+    }
+    return status;
+}
+
+/* A folder that is complete is used as it is. */
+static di_status open_synthetic(const bench_job *j, di_model **out, di_error *err)
+{
+    if (j->dir == NULL) {
+        return di_synthetic_open(&j->synthetic, out, err);
+    }
+    char *const config = file_path_join(j->dir, "config.json");
+    di_status status = config != NULL ? DI_OK : err_memory(err, j->dir, strlen(j->dir));
+    if (status == DI_OK && !file_exists(config)) {
+        fprintf(stderr, "writing %s\n", j->dir);
+        status = di_synthetic_write(&j->synthetic, j->dir, err);
+    }
+    free(config);
+    return status == DI_OK ? di_model_open(j->dir, NULL, out, err) : status;
+}
+
+/* --- Report ------------------------------------------------------------------------------------------------------------- */
+
+static void report(const bench_job *j, const char *name, const bench_result *r, const char *ceiling, const char *unit)
+{
+    if (!j->json) {
+        char experts[24] = "";
+        char bytes[24] = "";
+        if (r->bytes > 0.0) {
+            snprintf(experts, sizeof experts, "%.1f", r->experts);
+            snprintf(bytes, sizeof bytes, "%.0f", r->bytes * 1e-6);
+        }
+        printf("%-14s %10.2f %10.2f %10s %9s %10.2f %-7s %6.1f %%\n", name, r->ms, r->tokens, experts, bytes, r->ceiling, unit,
+               100.0 * r->share);
+    } else {
+        printf("{\"bench\":\"synthetic\",\"case\":\"%s\",\"metric\":\"time\",\"value\":%.5g,\"unit\":\"ms\",\"baseline\":\"%s\","
+               "\"ratio\":%.4f,\"tokens_per_second\":%.5g,\"experts_hit\":%.4g,\"step_bytes\":%.0f,\"ceiling\":%.5g,"
+               "\"ceiling_unit\":\"%s\"}\n",
+               name, r->ms, ceiling, r->share, r->tokens, r->experts, r->bytes, r->ceiling, unit);
+    }
+    fflush(stdout);
+}
+
+static di_status run_decode(const bench_job *j, bench_slice *s, di_error *err)
+{
+    int32_t *batches = NULL;
+    size_t n = 0;
+    di_status status = cli_read_ids(j->batches, &batches, &n, err);
+    for (size_t i = 0; i < n && status == DI_OK; i++) {
+        if (batches[i] < 1 || batches[i] > BENCH_MAX_BATCH) {
+            status = err_set(err, DI_E_ARGUMENT, "--batch: %d: must be 1 to %d", batches[i], BENCH_MAX_BATCH);
+        }
+    }
+    for (size_t i = 0; i < n && status == DI_OK; i++) {
+        bench_result result;
+        char name[32];
+        snprintf(name, sizeof name, "decode x%d", batches[i]);
+        status = bench_slice_decode(s, batches[i], &result, err);
+        if (status == DI_OK) {
+            report(j, name, &result, "byte floor", "GB/s");
+        }
+    }
+    free(batches);
+    return status;
+}
+
+static di_status run_all(const bench_job *j, const di_model *model, di_error *err)
+{
+    const bench_setup setup = {
+        .engine = {.backend = j->engine.backend,
+                   .cpu_isa = j->engine.cpu_isa,
+                   .n_threads = (int32_t)j->engine.threads,
+                   .chunk_tokens = (int32_t)(j->engine.chunk_tokens > 0 ? j->engine.chunk_tokens : j->prompt)},
+        .rounds = (int32_t)j->rounds,
+        .prompt = (int32_t)j->prompt,
+        .context = (int32_t)j->context,
+    };
+    bench_slice *s;
+    di_status status = bench_slice_new(model, &setup, &s, err);
+    if (status != DI_OK) {
+        return status;
+    }
+    if (!j->json) {
+        printf("%-14s %10s %10s %10s %9s %18s %8s\n", "case", "ms", "tokens/s", "experts", "MB", "ceiling", "share");
+    }
+    status = run_decode(j, s, err);
+    if (status == DI_OK && j->prompt > 0) {
+        bench_result result;
+        char name[32];
+        snprintf(name, sizeof name, "prefill %d", (int)j->prompt);
+        status = bench_slice_prefill(s, &result, err);
+        if (status == DI_OK) {
+            report(j, name, &result, "fma", "GMAC/s");
+        }
+    }
+    bench_slice_free(s);
+    return status;
+}
+
+int cmd_bench(int argc, char **argv)
+{
+    bench_job j = {.batches = "1,8", .rounds = 7, .prompt = 512, .context = 200};
+    cli_parser p;
+    char **args;
+    size_t n_args;
+    di_error err;
+    cli_parser_init(&p, "", 0, 0,
+                    "Measure a slice of the released model against what this machine can do.\v"
+                    "SPEC is layers=N,experts=N[,vocab=N][,dir=DIR]: whole layers of released shapes with random weights, in memory, or "
+                    "in DIR, which is written when it is not there. experts: different routed experts a layer reads in a step. MB: "
+                    "what a step must read. share: of the time that the ceiling alone would need.");
+    cli_add_string(&p, "synthetic", "SPEC", &j.spec, "what to measure, as layers=2,experts=48");
+    cli_add_string(&p, "batch", "N,N", &j.batches, "sequences of the decode cases (default 1,8)");
+    cli_add_int(&p, "prompt-tokens", "N", &j.prompt, 0, 4096, "tokens of the prefill case; 0 = none (default 512)");
+    cli_add_int(&p, "context", "N", &j.context, 1, 4096, "tokens before decoding (default 200)");
+    cli_add_int(&p, "rounds", "N", &j.rounds, 1, BENCH_MAX_ROUNDS, "rounds that medians are taken of (default 7)");
+    cli_add_flag(&p, "json", &j.json, "JSON lines");
+    cli_add_engine(&p, &j.engine);
+    cli_parse(&p, argc, argv, &args, &n_args);
+    if (j.spec == NULL) {
+        return cli_usage(&p, "--synthetic SPEC is missing");
+    }
+    di_model *model = NULL;
+    di_status status = read_spec(&j, &err);
+    if (status != DI_OK) {
+        return cli_usage(&p, "%s", err.message);
+    }
+    status = open_synthetic(&j, &model, &err);
+    if (status == DI_OK) {
+        status = run_all(&j, model, &err);
+    }
+    di_model_close(model);
+    return status == DI_OK ? CLI_OK : cli_fail(&err);
+}
