@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FEW_ROWS 4 /* fewer are bound by memory */
+#define FEW_ROWS 5 /* fewer are bound by memory */
 
 typedef struct shape {
     const char *name;
@@ -130,7 +130,7 @@ static double work_product(cpu_bench *b, const bench_lane *lane, const void *wha
 
 static void bench_shape(cpu_bench *b, const shape *s)
 {
-    static const int32_t rows[] = {1, 2, 8, 32, 128};
+    static const int32_t rows[] = {1, 2, 3, 4, 8, 32, 128};
     enum { N_ROWS = sizeof rows / sizeof *rows };
     product p[N_ROWS] = {{0}};
     copies of = {0};

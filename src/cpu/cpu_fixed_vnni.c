@@ -183,6 +183,8 @@ CPU_INLINE void add_rows(const size_t np, fixed_view w, const cpu_rows *rows, si
             add_group(np, 1, &w, out, ldc);
         } else if (g == 2) {
             add_group(np, 2, &w, out, ldc);
+        } else if (g == 3) {
+            add_group(np, 3, &w, out, ldc);
         } else if (g == 4) {
             add_group(np, 4, &w, out, ldc);
         } else if (g == 8 && np <= 2) {

@@ -47,11 +47,11 @@ void cpu_packed_free(cpu_packed *p, cpu_store *store);
 size_t cpu_packed_bytes(const ops_matrix *w);
 
 /* Rows of x side by side in groups, so that a kernel reads one stream whatever their number: a group of g rows holds
- * [k][g], and the groups follow one another. A group is as large as the rows left allow, of 12, 8, 4, 2, 1. One row is
- * its own group. */
+ * [k][g], and the groups follow one another. A group is as large as the rows left allow, of 12, 8, 4, 3, 2, 1. One row
+ * is its own group. */
 static inline size_t cpu_group(size_t rows_left)
 {
-    return rows_left >= 12 ? 12 : rows_left >= 8 ? 8 : rows_left >= 4 ? 4 : rows_left >= 2 ? 2 : 1;
+    return rows_left >= 12 ? 12 : rows_left >= 8 ? 8 : rows_left >= 4 ? 4 : rows_left;
 }
 
 /* Rows of a product, in groups. A group that starts at row r0 has its part of each array at r0 times a row's length. */

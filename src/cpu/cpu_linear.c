@@ -145,7 +145,8 @@ typedef struct group_run {
 
 static size_t n_groups(size_t rows)
 {
-    return rows / 12 + (size_t)__builtin_popcount((unsigned)(rows % 12)); /* of twelve, then 8, 4, 2, 1 */
+    const size_t rest = rows % 12; /* eight, four, and what is left in one */
+    return rows / 12 + rest / 8 + rest / 4 % 2 + (rest % 4 != 0 ? 1 : 0);
 }
 
 /* out[i][r] = row r, input i, for g rows. */
