@@ -5,8 +5,9 @@
  * With at least as many queries as threads, each thread takes queries: it decodes the window of a few neighbours once,
  * and what their lists name either once for all (when they name it often enough) or tile by tile. A model with few
  * heads would leave lanes empty: there neighbours share a vector, and their logits for all rows that any of them sees
- * are made together. With fewer queries than threads, the threads share one: first its slots, then its heads. Slot
- * order, tiles and sums are the reference's, so results have its bits. */
+ * are made together. With fewer queries than threads, the threads share one: first its slots, then its heads. A query
+ * with few heads and no neighbour has blocks of a row in the lanes (cpu_blocks_avx512.c). Slot order, tiles and sums are
+ * the reference's, so results have its bits. */
 #include "cpu/cpu_int.h"
 
 #define TILE 64
@@ -33,6 +34,7 @@ typedef struct attend_memory {
 typedef struct attend_run {
     const ops_attend_args *a;
     const cpu_kernels *kernels;
+    const cpu_blocks *blocks; /* for queries without neighbours; NULL = as all others */
     size_t d;
     size_t ld; /* floats from row to row: a little more than d, else all rows would fall into the same cache sets */
     size_t per_pass;  /* queries side by side in the columns */
@@ -64,6 +66,8 @@ static void plan_memory(attend_run *run)
     run->ld = run->d + 16;
     run->per_pass = heads > FEW_HEADS ? 1 : MOST_COLUMNS / heads < NEIGHBOURS ? MOST_COLUMNS / heads : NEIGHBOURS;
     run->n_columns = round16(run->per_pass * heads);
+    const cpu_blocks *const blocks = run->kernels->blocks;
+    run->blocks = heads <= FEW_HEADS && blocks != NULL && run->d % blocks->chunk == 0 ? blocks : NULL;
     const size_t shared_logits = run->per_pass > 1 ? most_window_rows(run) + most_joined(run) : 0;
     run->memory_floats = (run->d + TILE + shared_logits) * run->n_columns + (most_window_rows(run) + TILE) * run->ld +
                          round16(ref_attention_floats(a->n_heads, a->head_dim));
@@ -98,6 +102,15 @@ static void turn_queries(const attend_run *run, size_t t, size_t n, float *colum
     }
 }
 
+/* q[h] in block order for the heads of row t, and zeros up to a multiple of four heads; fits where columns do. */
+static void query_in_blocks(const attend_run *run, size_t t, float *q)
+{
+    const size_t heads = (size_t)run->a->n_heads;
+    fmt_bf16_to_f32(run->a->q + t * heads * run->d, heads * run->d, q);
+    run->blocks->turn_row(q, heads * run->d);
+    memset(q + heads * run->d, 0, (run->n_columns - heads) * run->d * sizeof *q);
+}
+
 /* Logits [n_rows][n_columns] of `count` columns from c0 on, both multiples of 16. */
 static void make_logits(const attend_run *run, const float *const *rows, size_t n_rows, const float *columns, size_t c0,
                         size_t count, float *logits)
@@ -115,6 +128,18 @@ static size_t n_slots_of(const ref_slots *slots)
     return n;
 }
 
+/* Slot s of a query in block order. */
+static void unpack_slot(const attend_run *run, size_t i_seq, const ref_slots *slots, size_t s, float *row)
+{
+    const int64_t j = (int64_t)s - slots->n_window;
+    if (j < 0) {
+        run->blocks->unpack_q8(ref_window_row(run->a, i_seq, slots->oldest + (int64_t)s), run->d, row);
+    } else {
+        const ops_seq *seq = &run->a->seqs[i_seq];
+        run->blocks->unpack_q4n(ref_paged_row(seq, &run->a->compressed, slots->entries[j]), run->d, row);
+    }
+}
+
 static void unpack_window(const attend_run *run, size_t i_seq, int64_t pos, float *row)
 {
     run->kernels->unpack_q8(ref_window_row(run->a, i_seq, pos), run->d, row);
@@ -125,11 +150,25 @@ static void unpack_entry(const attend_run *run, const ops_seq *seq, int64_t entr
     run->kernels->unpack_q4n(ref_paged_row(seq, &run->a->compressed, entry), run->d, row);
 }
 
+/* Logits st->p of n slots to sums. */
+static void weigh_tile(const attend_run *run, ref_attention *st, const float *const *rows, size_t n)
+{
+    const uint64_t valid = n == TILE ? ~(uint64_t)0 : ((uint64_t)1 << n) - 1;
+    const size_t heads = (size_t)st->n_heads;
+    for (size_t h = 0; h < heads; h++) {
+        const float alpha = ref_attention_softmax(st, h, valid);
+        float *o = st->o + h * run->d;
+        for (size_t c = 0; c < run->d && alpha != 1.0f; c++) {
+            o[c] *= alpha;
+        }
+    }
+    run->kernels->add_rows(st->p, heads, rows, n, run->d, st->o);
+}
+
 /* Heads [h0, h1) of a tile, columns c0 + h of its logits, to sums. st has h1 - h0 heads. */
 static void finish_tile(const attend_run *run, ref_attention *st, const float *const *logits, size_t c0,
                         const float *const *rows, size_t n, size_t h0, size_t h1)
 {
-    const uint64_t valid = n == TILE ? ~(uint64_t)0 : ((uint64_t)1 << n) - 1;
     for (size_t h = h0; h < h1; h++) {
         float *p = st->p + (h - h0) * TILE;
         for (size_t i = 0; i < n; i++) {
@@ -138,13 +177,17 @@ static void finish_tile(const attend_run *run, ref_attention *st, const float *c
         for (size_t i = n; i < TILE; i++) {
             p[i] = 0.0f;
         }
-        const float alpha = ref_attention_softmax(st, h - h0, valid);
-        float *o = st->o + (h - h0) * run->d;
-        for (size_t c = 0; c < run->d && alpha != 1.0f; c++) {
-            o[c] *= alpha;
-        }
     }
-    run->kernels->add_rows(st->p, h1 - h0, rows, n, run->d, st->o);
+    weigh_tile(run, st, rows, n);
+}
+
+/* Sums to outputs of heads from h0 on. */
+static void finish_heads(const attend_run *run, ref_attention *st, size_t t, int64_t pos, size_t h0)
+{
+    const ops_attend_args *a = run->a;
+    const size_t heads = (size_t)st->n_heads;
+    ref_attention_end(st, a->sink + h0, a->o + (t * (size_t)a->n_heads + h0) * run->d);
+    ref_unrotate_heads(a, t, pos, h0, h0 + heads);
 }
 
 /* --- A thread a query -------------------------------------------------------------------------------------------- */
@@ -236,8 +279,32 @@ static void attend_query(const attend_run *run, const attend_memory *m, const at
                     m->logits + n_ready * run->n_columns);
         finish_tile(run, &st, logits, c0, rows, n, 0, (size_t)a->n_heads);
     }
-    ref_attention_end(&st, a->sink, a->o + t * (size_t)a->n_heads * run->d);
-    ref_unrotate_heads(a, t, pos, 0, (size_t)a->n_heads);
+    finish_heads(run, &st, t, pos, 0);
+}
+
+/* A query that shares nothing with others: a tile is decoded, multiplied and added while it is in the second cache. */
+static void attend_alone(const attend_run *run, const attend_memory *m, size_t i_seq, size_t t, int64_t pos)
+{
+    const ops_attend_args *a = run->a;
+    const size_t heads = (size_t)a->n_heads;
+    const ref_slots slots = ref_slots_of(a, &a->seqs[i_seq], t, pos);
+    const size_t n_slots = n_slots_of(&slots);
+    ref_attention st;
+    query_in_blocks(run, t, m->columns);
+    ref_attention_begin(&st, a->n_heads, a->head_dim, a->scale, m->state);
+    for (size_t s0 = 0; s0 < n_slots; s0 += TILE) {
+        const float *rows[TILE];
+        const size_t n = n_slots - s0 < TILE ? n_slots - s0 : TILE;
+        for (size_t i = 0; i < n; i++) {
+            unpack_slot(run, i_seq, &slots, s0 + i, m->tile + i * run->ld);
+            rows[i] = m->tile + i * run->ld;
+        }
+        memset(st.p, 0, heads * TILE * sizeof *st.p);
+        run->blocks->logits(rows, n, m->columns, heads, run->d, st.p, 1, TILE);
+        weigh_tile(run, &st, rows, n);
+    }
+    run->blocks->turn_row(st.o, heads * run->d);
+    finish_heads(run, &st, t, pos, 0);
 }
 
 /* n neighbours from batch row t0 on, whose window rows from position `first` on lie in m->window. */
@@ -274,6 +341,11 @@ static void attend_queries(void *arg, size_t begin, size_t end, int thread)
             const size_t left = (end - before < n ? end - before : n) - i;
             const size_t group = left < NEIGHBOURS ? left : NEIGHBOURS;
             const int64_t pos0 = seq->pos0 + (int64_t)i;
+            if (group == 1 && run->blocks != NULL && run->cache == NULL) {
+                attend_alone(run, &m, i_seq, (size_t)seq->row0 + i, pos0);
+                i++;
+                continue;
+            }
             const int64_t first = ref_oldest(a, seq, pos0);
             for (int64_t pos = first; pos < pos0 + (int64_t)group; pos++) {
                 unpack_window(run, i_seq, pos, m.window + (size_t)(pos - first) * run->ld);
@@ -318,6 +390,14 @@ static void query_slots(void *arg, size_t begin, size_t end, int thread)
     const size_t s0 = begin * SLOTS_A_SHARE;
     const size_t s1 = end * SLOTS_A_SHARE < q->n_slots ? end * SLOTS_A_SHARE : q->n_slots;
     (void)thread;
+    if (run->blocks != NULL) {
+        for (size_t s = s0; s < s1; s++) {
+            unpack_slot(run, q->i_seq, &q->slots, s, q->values + s * run->ld);
+        }
+        run->blocks->logits(q->rows + s0, s1 - s0, q->columns, (size_t)run->a->n_heads, run->d,
+                            q->logits + s0 * run->n_columns, run->n_columns, 1);
+        return;
+    }
     for (size_t s = s0; s < s1; s++) {
         const int64_t j = (int64_t)s - q->slots.n_window;
         float *row = q->values + s * run->ld;
@@ -342,8 +422,10 @@ static void query_heads(void *arg, size_t begin, size_t end, int thread)
         const size_t n = q->n_slots - s0 < TILE ? q->n_slots - s0 : TILE;
         finish_tile(run, &st, q->places + s0, 0, q->rows + s0, n, begin, end);
     }
-    ref_attention_end(&st, a->sink + begin, a->o + (q->t * (size_t)a->n_heads + begin) * run->d);
-    ref_unrotate_heads(a, q->t, q->pos, begin, end);
+    if (run->blocks != NULL) {
+        run->blocks->turn_row(st.o, (end - begin) * run->d);
+    }
+    finish_heads(run, &st, q->t, q->pos, begin);
 }
 
 static void share_query(ref_device *dev, const attend_run *run, size_t i_seq, int32_t i, query_run *memory)
@@ -357,7 +439,11 @@ static void share_query(ref_device *dev, const attend_run *run, size_t i_seq, in
     q.pos = seq->pos0 + i;
     q.slots = ref_slots_of(a, seq, q.t, q.pos);
     q.n_slots = n_slots_of(&q.slots);
-    turn_queries(run, q.t, 1, q.columns);
+    if (run->blocks != NULL) {
+        query_in_blocks(run, q.t, q.columns);
+    } else {
+        turn_queries(run, q.t, 1, q.columns);
+    }
     pool_run(dev->pool, (q.n_slots + SLOTS_A_SHARE - 1) / SLOTS_A_SHARE, query_slots, &q);
     pool_run(dev->pool, (size_t)a->n_heads, query_heads, &q);
 }

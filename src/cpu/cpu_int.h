@@ -62,6 +62,24 @@ typedef struct cpu_rows {
     const float *unit;    /* [k / 32][g], see cpu_fixed.h; NULL = floating point */
 } cpu_rows;
 
+/* Kernels for a query with few heads, over rows in block order (cpu_blocks_avx512.c). Lengths are multiples of `chunk`.
+ */
+typedef struct cpu_blocks {
+    size_t chunk;
+
+    /* To block order, and back again. */
+    void (*turn_row)(float *x, size_t n);
+
+    /* As those of cpu_kernels, to block order. */
+    void (*unpack_q8)(const uint8_t *row, size_t n, float *x);
+    void (*unpack_q4n)(const uint8_t *row, size_t n, float *x);
+
+    /* out[r * ld_row + h * ld_head] = rows[r] times q[h] in partial sums of 16 channels. q: [n_heads rounded up to
+     * 4][d] */
+    void (*logits)(const float *const *rows, size_t n_rows, const float *q, size_t n_heads, size_t d, float *out,
+                   size_t ld_row, size_t ld_head);
+} cpu_blocks;
+
 /* Kernels of one instruction set. Rows and columns are fp32; every product in them is exact, so each may be fused with
  * its addition. */
 typedef struct cpu_kernels {
@@ -88,7 +106,11 @@ typedef struct cpu_kernels {
     /* o[h][c] += sum over r < n_rows of p[h][r] * rows[r][c], in partial sums of 32 rows, c < n; n is a multiple of 32.
      * p: 64 a head. */
     void (*add_rows)(const float *p, size_t n_heads, const float *const *rows, size_t n_rows, size_t n, float *o);
+
+    const cpu_blocks *blocks; /* NULL = this instruction set has none */
 } cpu_kernels;
+
+extern const cpu_blocks cpu_blocks_avx512;
 
 extern const cpu_kernels cpu_kernels_avx2;
 extern const cpu_kernels cpu_kernels_avx512;

@@ -7,6 +7,7 @@
 #define ADD_VECTORS 2
 #define KERNELS_NAME cpu_kernels_avx2
 #define PANELS_FN cpu_panels_avx2
+#define BLOCKS NULL
 #define ISA_NAME "AVX2"
 
 #include "cpu/cpu_rows_body.inc"

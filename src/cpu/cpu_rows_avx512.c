@@ -7,6 +7,7 @@
 #define ADD_VECTORS 4
 #define KERNELS_NAME cpu_kernels_avx512
 #define PANELS_FN cpu_panels_avx512
+#define BLOCKS &cpu_blocks_avx512
 #define ISA_NAME "AVX-512"
 
 #include "cpu/cpu_rows_body.inc"
