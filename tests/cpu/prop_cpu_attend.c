@@ -264,6 +264,79 @@ static void rows_unpack_like_the_reference(void **state)
     }
 }
 
+/* Kernels over rows in block order: every code and scale, and logits of any number of rows and heads. */
+static void blocks_have_the_references_order(void **state)
+{
+    (void)state;
+    enum { D = 512, ROWS = 9, HEADS = 12 };
+    static float want[D], got[D], q[HEADS * D], turned[HEADS * D], rows[ROWS * D], turned_rows[ROWS * D],
+        out[HEADS * ROWS];
+    const cpu_blocks *k = &cpu_blocks_avx512;
+    const float *pointers[ROWS];
+    world w = {.seed = 5};
+    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
+        !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512dq")) {
+        skip();
+    }
+    void (*const ours[])(const uint8_t *, size_t, float *) = {k->unpack_q8, k->unpack_q4n};
+    void (*const theirs[])(const uint8_t *, size_t, float *) = {fmt_q8_unpack, fmt_q4n_unpack};
+    for (int round = 0; round < 500; round++) {
+        uint8_t row[2 * D];
+        for (size_t i = 0; i < sizeof row; i++) {
+            row[i] = (uint8_t)unit_random(&w.seed);
+            row[i] ^= round % 2 == 0 && (row[i] & 0x7F) == 0x7F;
+        }
+        for (size_t f = 0; f < 2; f++) {
+            ours[f](row, D, got);
+            k->turn_row(got, D);
+            theirs[f](row, D, want);
+            for (size_t i = 0; i < D; i++) {
+                assert_true(fmt_bits(got[i]) == fmt_bits(want[i]) || (got[i] != got[i] && want[i] != want[i]));
+            }
+        }
+    }
+    random_row(&w, HEADS * D, q);
+    random_row(&w, ROWS * D, rows);
+    memcpy(turned_rows, rows, sizeof rows);
+    k->turn_row(turned_rows, ROWS * D);
+    for (size_t r = 0; r < ROWS; r++) {
+        pointers[r] = turned_rows + r * D;
+    }
+    for (size_t heads = 1; heads <= HEADS; heads++) {
+        memset(turned, 0, sizeof turned);
+        memcpy(turned, q, heads * D * sizeof *q);
+        k->turn_row(turned, heads * D);
+        for (size_t n = 1; n <= ROWS; n++) {
+            k->logits(pointers, n, turned, heads, D, out, 1, ROWS);
+            for (size_t i = 0; i < n * heads; i++) {
+                float sum = 0.0f;
+                for (size_t b = 0; b < D; b += 16) {
+                    float part = 0.0f;
+                    for (size_t c = b; c < b + 16; c++) {
+                        part += rows[i % n * D + c] * q[i / n * D + c];
+                    }
+                    sum += part;
+                }
+                assert_int_equal(fmt_bits(sum), fmt_bits(out[i / n * ROWS + i % n]));
+            }
+        }
+    }
+}
+
+/* One row each, as many sequences as threads and more, heads that do not fill groups of four. */
+static void lone_queries_have_the_references_bits(void **state)
+{
+    (void)state;
+    for (int32_t heads = 1; heads <= 12; heads += heads < 5 ? 1 : 7) {
+        world *w = world_new(heads, 256, 48, 40, 1, 60 + (uint64_t)heads);
+        add_seq(w, 1, 0);
+        add_seq(w, 1, 63);
+        add_seq(w, 3, 130);
+        add_seq(w, 1, 390);
+        compare(w);
+    }
+}
+
 /* rows_times and add_rows against plain loops in the same order. */
 static void row_products_have_the_references_order(void **state)
 {
@@ -336,6 +409,8 @@ int main(void)
         cmocka_unit_test(late_windows_have_the_references_bits),
         cmocka_unit_test(rows_unpack_like_the_reference),
         cmocka_unit_test(row_products_have_the_references_order),
+        cmocka_unit_test(blocks_have_the_references_order),
+        cmocka_unit_test(lone_queries_have_the_references_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
