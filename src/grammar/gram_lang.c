@@ -289,7 +289,6 @@ gram_ex gram_ex_or2(gram_lang *l, gram_ex a, gram_ex b)
 /* Takes the complements off and puts the complement of their union on; joins repetitions of single characters. */
 static void join_and(gram_lang *l, uint32_t base)
 {
-    gram_ex outside = GRAM_EX_NONE;
     gram_set set = GRAM_SET_ALL;
     uint32_t min = 0;
     uint32_t max = GRAM_INF;
@@ -300,7 +299,7 @@ static void join_and(gram_lang *l, uint32_t base)
         const gram_ex e = l->work.words[i];
         const gram_node *node = &l->nodes[e];
         if (node->op == EX_NOT) {
-            outside = gram_ex_or2(l, outside, node->a);
+            (void)gram_push(l->mem, &l->work, node->a);
         } else if (node->op == EX_SET || (node->op == EX_REP && l->nodes[node->a].op == EX_SET)) {
             const bool one = node->op == EX_SET;
             const uint32_t from = one ? 1 : node->b;
@@ -313,6 +312,8 @@ static void join_and(gram_lang *l, uint32_t base)
             l->work.words[kept++] = e;
         }
     }
+    /* One union of all, because there may be hundreds. They stay on the stack during the call; if it grows, the old memory stays. */
+    const gram_ex outside = gram_ex_or(l, l->work.words + end, l->work.n - end);
     l->work.n = kept;
     if (counts) {
         (void)gram_push(l->mem, &l->work, gram_ex_rep(l, gram_ex_set(l, set), min, max));
