@@ -11,6 +11,7 @@
  * thread. */
 #include "core/file.h"
 #include "core/json.h"
+#include "cpu_bench.h"
 
 #include <deepinfer/grammar.h>
 
@@ -40,19 +41,6 @@ typedef struct bench {
     int n_failing; /* schemas with a wrong verdict */
 } bench;
 
-static _Noreturn void die(const char *what)
-{
-    fprintf(stderr, "bench_grammar: %s\n", what);
-    exit(1);
-}
-
-static void must(di_status status, const di_error *err)
-{
-    if (status != DI_OK) {
-        die(err->message);
-    }
-}
-
 static int64_t now_ns(void)
 {
     struct timespec now;
@@ -64,10 +52,7 @@ static void add_time(times *t, int64_t ns)
 {
     if (t->n == t->capacity) {
         t->capacity = t->capacity != 0 ? 2 * t->capacity : 1024;
-        t->ns = realloc(t->ns, t->capacity * sizeof *t->ns);
-        if (t->ns == NULL) {
-            die("out of memory");
-        }
+        t->ns = bench_need(realloc(t->ns, t->capacity * sizeof *t->ns));
     }
     t->ns[t->n++] = ns;
 }
@@ -80,17 +65,17 @@ static bool accepts(bench *b, di_grammar *g, const js_value *ids, int64_t *ns)
     di_error err;
     di_matcher *m;
     bool fits = true;
-    must(di_matcher_new(g, b->vocabulary, &m, &err), &err);
+    bench_must(di_matcher_new(g, b->vocabulary, &m, &err), &err);
     for (size_t i = 0; fits && i <= js_length(ids); i++) {
         const int64_t id = i < js_length(ids) ? js_int(js_at(ids, i)) : END_ID;
         const int64_t start = now_ns();
-        must(di_matcher_mask(m, b->mask, NULL, &err), &err);
+        bench_must(di_matcher_mask(m, b->mask, NULL, &err), &err);
         const int64_t took = now_ns() - start;
         add_time(*ns >= 0 ? &b->firsts : &b->masks, *ns >= 0 ? *ns + took : took);
         *ns = -1;
         fits = id >= 0 && (size_t)id < b->n_ids && has(b->mask, id);
         if (fits && i < js_length(ids)) {
-            must(di_matcher_accept(m, (int32_t)id, &fits, &err), &err);
+            bench_must(di_matcher_accept(m, (int32_t)id, &fits, &err), &err);
         }
     }
     di_matcher_free(m);
@@ -176,7 +161,7 @@ static di_tokenizer *open_tokenizer(void)
     di_error err;
     const char *folder = getenv("DI_TOKENIZERS");
     (void)snprintf(path, sizeof path, "%s/v41.json", folder != NULL ? folder : "build/tokenizers");
-    must(di_tokenizer_open(file_exists(path) ? path : "models/demo/tokenizer.json", &t, &err), &err);
+    bench_must(di_tokenizer_open(file_exists(path) ? path : "models/demo/tokenizer.json", &t, &err), &err);
     return t;
 }
 
@@ -187,7 +172,7 @@ static void run_lines(bench *b, char *text, size_t n)
         end = end != NULL ? end : text + n;
         js_doc *doc;
         di_error err;
-        must(js_parse(at, (size_t)(end - at), "line", NULL, &doc, &err), &err);
+        bench_must(js_parse(at, (size_t)(end - at), "line", NULL, &doc, &err), &err);
         one_schema(b, js_root(doc));
         js_free(doc);
     }
@@ -201,16 +186,13 @@ int main(int argc, char **argv)
     di_error err;
     const int32_t end = END_ID;
     if (argc < 2) {
-        die("the file of schemas and instances is missing; bench_grammar.py makes it");
+        bench_fail("the file of schemas and instances is missing; bench_grammar.py makes it");
     }
-    must(file_read(argv[1], MAX_BYTES, &text, &n, &err), &err);
+    bench_must(file_read(argv[1], MAX_BYTES, &text, &n, &err), &err);
     di_tokenizer *tokenizer = open_tokenizer();
-    must(di_vocabulary_new(tokenizer, &end, 1, &b.vocabulary, &err), &err);
+    bench_must(di_vocabulary_new(tokenizer, &end, 1, &b.vocabulary, &err), &err);
     b.n_ids = di_vocabulary_mask_words(b.vocabulary) * 32;
-    b.mask = calloc(b.n_ids / 32, sizeof *b.mask);
-    if (b.mask == NULL) {
-        die("out of memory");
-    }
+    b.mask = bench_need(calloc(b.n_ids / 32, sizeof *b.mask));
     run_lines(&b, text, n);
     if (!b.each) {
         report_times("mask", &b.masks);

@@ -133,16 +133,34 @@ static uint32_t char_cell(gram_lexes *x, const uint32_t *w, uint32_t to)
     return w[W_MODE] == MODE_GRAMMAR && one != GRAM_DEAD && gram_vec_turns(x, to) ? one | GRAM_SLOW : one;
 }
 
+/* The state behind the first byte of a longer character. */
+static uint32_t lead_state(gram_lexes *x, const uint32_t *w, uint32_t b)
+{
+    const uint32_t left = b < 0xE0 ? 1 : b < 0xF0 ? 2 : 3;
+    const uint32_t bits = b & (0x3Fu >> left);
+    uint32_t first = bits << (6 * left);
+    uint32_t last = first + (1u << (6 * left)) - 1;
+    first = b == 0xE0 ? 0x800 : b == 0xF0 ? 0x10000 : first; /* shorter forms exist below */
+    last = b == 0xED ? 0xD7FF : b == 0xF4 ? GRAM_LAST_CHAR : last;
+    return tail_state(x, w, first, last, left);
+}
+
+/* Where all of these characters lead to one vector, bytes behind which equally many follow without an exception lead to one state. Where
+ * the context decides, states are made when it is asked (gram_chars_next). */
 static void fill_lead_bytes(gram_lexes *x, const uint32_t *w, uint32_t *row)
 {
+    const reach low = reach_of(x, w[W_VEC], 0x80, 0xD7FF, false);
+    const reach high = reach_of(x, w[W_VEC], 0xE000, GRAM_LAST_CHAR, false);
+    const bool uniform = low.uniform && high.uniform && low.vec == high.vec;
     for (uint32_t b = 0xC2; b < 0xF5; b++) {
-        const uint32_t left = b < 0xE0 ? 1 : b < 0xF0 ? 2 : 3;
-        const uint32_t bits = b & (0x3Fu >> left);
-        uint32_t first = bits << (6 * left);
-        uint32_t last = first + (1u << (6 * left)) - 1;
-        first = b == 0xE0 ? 0x800 : b == 0xF0 ? 0x10000 : first; /* shorter forms exist below */
-        last = b == 0xED ? 0xD7FF : b == 0xF4 ? GRAM_LAST_CHAR : last;
-        row[b] = cell(w, tail_state(x, w, first, last, left), false);
+        const bool alike = (b > 0xC2 && b < 0xE0) || (b > 0xE1 && b < 0xF0 && b != 0xED && b != 0xEE) || (b > 0xF1 && b < 0xF4);
+        if (w[W_MODE] == MODE_KEY_CHECK) {
+            row[b] = GRAM_SLOW;
+        } else if (uniform && alike) {
+            row[b] = row[b - 1];
+        } else {
+            row[b] = cell(w, lead_state(x, w, b), false);
+        }
     }
 }
 
@@ -365,6 +383,12 @@ void gram_chars_fill(gram_lexes *x, uint32_t id)
 }
 
 /* --- For keys that the context must look at ----------------------------------------------------------------------- */
+
+uint32_t gram_chars_next(gram_lexes *x, uint32_t id, uint8_t byte)
+{
+    const gram_lex *state = gram_lex_at(x, id);
+    return state->kind == LX_CHAR && byte >= 0xC2 && byte < 0xF5 ? lead_state(x, state->words, byte) : 0;
+}
 
 static uint32_t digit_value(uint8_t byte)
 {

@@ -39,8 +39,6 @@ typedef struct gram_name_place {
     uint32_t end;
 } gram_name_place;
 
-typedef struct gram_state_mask gram_state_mask;
-
 /* What is known of states, whatever the context (gram_mask_lex.c). */
 typedef struct gram_state_masks {
     gram_state_mask **slots; /* [n_slots], a power of two, by hash; NULL = empty */

@@ -377,6 +377,7 @@ static gram_step_result go_on_name(gram_machine *m, gram_pos *pos, uint8_t byte,
 {
     gram_json *j = &m->json;
     const gram_frame *frame = &j->frames[pos->ctx];
+    next = next != 0 ? next : gram_chars_next(m->lexes, pos->lex, byte);
     if (next == 0) {
         return GRAM_STEP_DEAD;
     }

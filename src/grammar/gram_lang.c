@@ -23,7 +23,7 @@ static gram_ex add(gram_lang *l, const uint32_t *key, uint32_t n, const gram_nod
     return id;
 }
 
-static gram_ex add_plain(gram_lang *l, uint8_t op, uint32_t a, uint32_t b, uint32_t c, uint32_t d, bool nullable)
+gram_ex gram_ex_plain(gram_lang *l, uint8_t op, uint32_t a, uint32_t b, uint32_t c, uint32_t d, bool nullable)
 {
     const uint32_t key[5] = {op, a, b, c, d};
     const gram_node node = {.op = op, .a = a, .b = b, .c = c, .d = d, .nullable = nullable};
@@ -64,16 +64,16 @@ bool gram_lang_init(gram_lang *l, gram_mem *mem)
     l->work.n = 0;
     (void)gram_set_of(l, NULL, 0);
     (void)gram_set_not(l, GRAM_SET_EMPTY);
-    (void)add_plain(l, EX_NONE, 0, 0, 0, 0, false);
-    (void)add_plain(l, EX_EPS, 0, 0, 0, 0, true);
-    (void)add_plain(l, EX_REP, GRAM_EX_CHAR, 0, GRAM_INF, 0, true);
-    (void)add_plain(l, EX_SET, GRAM_SET_ALL, 0, 0, 0, false);
+    (void)gram_ex_plain(l, EX_NONE, 0, 0, 0, 0, false);
+    (void)gram_ex_plain(l, EX_EPS, 0, 0, 0, 0, true);
+    (void)gram_ex_plain(l, EX_REP, GRAM_EX_CHAR, 0, GRAM_INF, 0, true);
+    (void)gram_ex_plain(l, EX_SET, GRAM_SET_ALL, 0, 0, 0, false);
     return !gram_failed(mem);
 }
 
 gram_ex gram_ex_set(gram_lang *l, gram_set a)
 {
-    return a == GRAM_SET_EMPTY ? GRAM_EX_NONE : add_plain(l, EX_SET, a, 0, 0, 0, false);
+    return a == GRAM_SET_EMPTY ? GRAM_EX_NONE : gram_ex_plain(l, EX_SET, a, 0, 0, 0, false);
 }
 
 gram_ex gram_ex_char(gram_lang *l, uint32_t c)
@@ -124,7 +124,7 @@ static gram_ex cat_one(gram_lang *l, gram_ex a, gram_ex b)
     if (x.base != GRAM_EX_NONE && x.base == y.base && (l->nodes[a].op == EX_REP || y.max != 1 || y.min != 1)) {
         return cat_one(l, gram_ex_rep(l, x.base, plus(x.min, y.min), plus(x.max, y.max)), y.tail);
     }
-    return add_plain(l, EX_CAT, a, b, 0, 0, l->nodes[a].nullable && l->nodes[b].nullable);
+    return gram_ex_plain(l, EX_CAT, a, b, 0, 0, l->nodes[a].nullable && l->nodes[b].nullable);
 }
 
 gram_ex gram_ex_cat(gram_lang *l, gram_ex a, gram_ex b)
@@ -156,7 +156,7 @@ gram_ex gram_ex_rep(gram_lang *l, gram_ex a, uint32_t min, uint32_t max)
             max = GRAM_INF;
         }
     }
-    return min == 1 && max == 1 ? a : add_plain(l, EX_REP, a, min, max, 0, min == 0);
+    return min == 1 && max == 1 ? a : gram_ex_plain(l, EX_REP, a, min, max, 0, min == 0);
 }
 
 static int ascending(const void *a, const void *b)
@@ -286,33 +286,9 @@ gram_ex gram_ex_or2(gram_lang *l, gram_ex a, gram_ex b)
     return a == GRAM_EX_NONE || b == GRAM_EX_ANY ? b : gram_ex_or(l, (const gram_ex[]){a, b}, 2);
 }
 
-/* Of the words of kid `at`, those that all other kids accept. */
-static gram_ex filter_words(gram_lang *l, uint32_t base, uint32_t at)
-{
-    const gram_node words = l->nodes[l->work.words[at]];
-    const uint32_t n = words.c - words.b;
-    gram_word *kept = gram_alloc(l->mem, n, sizeof *kept);
-    uint32_t n_kept = 0;
-    for (uint32_t i = 0; kept != NULL && i < n; i++) {
-        const gram_word *word = gram_list_word(l, words.a, words.b + i);
-        const gram_word rest = {word->chars + words.d, word->n - words.d};
-        bool all = true;
-        for (uint32_t k = base; all && k < l->work.n; k++) {
-            all = k == at || gram_ex_has(l, l->work.words[k], rest.chars, rest.n);
-        }
-        if (all) {
-            kept[n_kept++] = rest;
-        }
-    }
-    const gram_ex same = l->work.words[at];
-    l->work.n = base;
-    return n_kept == n ? same : gram_ex_words(l, kept, n_kept);
-}
-
 /* Takes the complements off and puts the complement of their union on; joins repetitions of single characters. */
 static void join_and(gram_lang *l, uint32_t base)
 {
-    gram_ex outside = GRAM_EX_NONE;
     gram_set set = GRAM_SET_ALL;
     uint32_t min = 0;
     uint32_t max = GRAM_INF;
@@ -323,7 +299,7 @@ static void join_and(gram_lang *l, uint32_t base)
         const gram_ex e = l->work.words[i];
         const gram_node *node = &l->nodes[e];
         if (node->op == EX_NOT) {
-            outside = gram_ex_or2(l, outside, node->a);
+            (void)gram_push(l->mem, &l->work, node->a);
         } else if (node->op == EX_SET || (node->op == EX_REP && l->nodes[node->a].op == EX_SET)) {
             const bool one = node->op == EX_SET;
             const uint32_t from = one ? 1 : node->b;
@@ -336,6 +312,8 @@ static void join_and(gram_lang *l, uint32_t base)
             l->work.words[kept++] = e;
         }
     }
+    /* One union of all, because there may be hundreds. They stay on the stack during the call; if it grows, the old memory stays. */
+    const gram_ex outside = gram_ex_or(l, l->work.words + end, l->work.n - end);
     l->work.n = kept;
     if (counts) {
         (void)gram_push(l->mem, &l->work, gram_ex_rep(l, gram_ex_set(l, set), min, max));
@@ -382,7 +360,7 @@ gram_ex gram_ex_and(gram_lang *l, const gram_ex *kids, uint32_t n)
     }
     for (uint32_t i = base; l->work.n - base > 1 && i < l->work.n; i++) {
         if (l->nodes[l->work.words[i]].op == EX_WORDS) {
-            return filter_words(l, base, i);
+            return gram_ex_filter_words(l, base, i);
         }
     }
     return add_list(l, EX_AND, base);
@@ -413,7 +391,7 @@ gram_ex gram_ex_not(gram_lang *l, gram_ex a)
         const gram_ex more = node.c == GRAM_INF ? GRAM_EX_NONE : gram_ex_rep(l, GRAM_EX_CHAR, node.c + 1, GRAM_INF);
         return gram_ex_or2(l, less, more);
     }
-    return add_plain(l, EX_NOT, a, 0, 0, 0, !node.nullable);
+    return gram_ex_plain(l, EX_NOT, a, 0, 0, 0, !node.nullable);
 }
 
 gram_ex gram_ex_some(gram_lang *l, gram_ex a)
@@ -432,7 +410,7 @@ gram_ex gram_ex_some(gram_lang *l, gram_ex a)
             e = gram_ex_or2(l, e, gram_ex_some(l, node.kids[i]));
         }
     } else if (node.op == EX_WORDS) { /* the empty rest is the first */
-        e = node.b + 1 < node.c ? add_plain(l, EX_WORDS, node.a, node.b + 1, node.c, node.d, false) : GRAM_EX_NONE;
+        e = node.b + 1 < node.c ? gram_ex_plain(l, EX_WORDS, node.a, node.b + 1, node.c, node.d, false) : GRAM_EX_NONE;
     } else if (node.op != EX_EPS) {
         e = gram_ex_and2(l, a, gram_ex_rep(l, GRAM_EX_CHAR, 1, GRAM_INF));
     }
@@ -440,111 +418,7 @@ gram_ex gram_ex_some(gram_lang *l, gram_ex a)
     return e;
 }
 
-/* --- Words -------------------------------------------------------------------------------------------------------- */
-
-static int by_chars(const void *a, const void *b)
-{
-    const gram_word *x = a;
-    const gram_word *y = b;
-    for (uint32_t i = 0; i < x->n && i < y->n; i++) {
-        if (x->chars[i] != y->chars[i]) {
-            return x->chars[i] < y->chars[i] ? -1 : 1;
-        }
-    }
-    return (x->n > y->n) - (x->n < y->n);
-}
-
-/* Equal lists are found again through a tuple of all their characters among the sets, behind a word that no set begins with. */
-enum { LIST_MARK = 0xFFFFFFFE, KEPT_MARK = 0xFFFFFFFF };
-
-static uint32_t list_id(gram_lang *l, gram_word *words, uint32_t n, uint32_t mark, bool *is_new)
-{
-    const uint32_t base = l->work.n;
-    (void)gram_push(l->mem, &l->work, mark);
-    for (uint32_t i = 0; i < n; i++) {
-        for (uint32_t k = 0; k < words[i].n; k++) {
-            (void)gram_push(l->mem, &l->work, words[i].chars[k]);
-        }
-        (void)gram_push(l->mem, &l->work, GRAM_NONE);
-    }
-    (void)gram_spend(l->mem, 1 + (l->work.n - base) / 4);
-    const uint32_t id = gram_tuple(l->mem, &l->sets, l->work.words + base, l->work.n - base, is_new);
-    l->work.n = base;
-    uint32_t length;
-    const uint32_t *chars = gram_failed(l->mem) ? NULL : gram_tuple_at(&l->sets, id, &length) + 1;
-    for (uint32_t i = 0; chars != NULL && *is_new && i < n; i++) { /* from now on they lie in the tuple */
-        words[i].chars = chars;
-        chars += words[i].n + 1;
-    }
-    return id;
-}
-
-static gram_ex add_words(gram_lang *l, const gram_word *words, uint32_t n, uint32_t mark)
-{
-    if (n == 0) {
-        return GRAM_EX_NONE;
-    }
-    gram_word *sorted = gram_alloc(l->mem, n, sizeof *sorted);
-    if (sorted == NULL) {
-        return GRAM_EX_NONE;
-    }
-    memcpy(sorted, words, n * sizeof *sorted);
-    bool in_order = true; /* parts of lists are */
-    for (uint32_t i = 1; in_order && i < n; i++) {
-        in_order = by_chars(&sorted[i - 1], &sorted[i]) < 0;
-    }
-    if (!in_order) {
-        qsort(sorted, n, sizeof *sorted, by_chars);
-    }
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        if (kept == 0 || in_order || by_chars(&sorted[kept - 1], &sorted[i]) != 0) {
-            sorted[kept++] = sorted[i];
-        }
-    }
-    if (kept == 1 && sorted[0].n == 0 && mark == LIST_MARK) {
-        return GRAM_EX_EPS;
-    }
-    bool is_new;
-    const uint32_t id = list_id(l, sorted, kept, mark, &is_new);
-    while (!gram_failed(l->mem) && l->n_lists <= id) {
-        const gram_word **lists = gram_grow(l->mem, l->lists, l->n_lists, &l->list_capacity, sizeof *lists);
-        l->lists = lists != NULL ? lists : l->lists;
-        l->n_lists += lists != NULL;
-    }
-    if (gram_failed(l->mem)) {
-        return GRAM_EX_NONE;
-    }
-    if (is_new) {
-        l->lists[id] = sorted;
-    }
-    return add_plain(l, EX_WORDS, id, 0, kept, 0, sorted[0].n == 0);
-}
-
-gram_ex gram_ex_words(gram_lang *l, const gram_word *words, uint32_t n) { return add_words(l, words, n, LIST_MARK); }
-
-gram_ex gram_ex_kept_words(gram_lang *l, const gram_word *words, uint32_t n) { return add_words(l, words, n, KEPT_MARK); }
-
-gram_ex gram_ex_words_rest(gram_lang *l, uint32_t list, uint32_t from, uint32_t to, uint32_t depth)
-{
-    const bool nullable = l->lists[list][from].n == depth;
-    const bool kept = l->sets.at[list][1] == KEPT_MARK;
-    return nullable && to - from == 1 && !kept ? GRAM_EX_EPS : add_plain(l, EX_WORDS, list, from, to, depth, nullable);
-}
-
-const gram_word *gram_list_word(const gram_lang *l, uint32_t list, uint32_t i)
-{
-    return &l->lists[list][i];
-}
-
-bool gram_ex_is_words(const gram_lang *l, gram_ex e, uint32_t *list, uint32_t *from, uint32_t *to)
-{
-    const gram_node *node = &l->nodes[e];
-    *list = node->a;
-    *from = node->b;
-    *to = node->c;
-    return node->op == EX_WORDS;
-}
+/* --- Texts ------------------------------------------------------------------------------------------------------- */
 
 gram_ex gram_ex_text(gram_lang *l, const char *utf8, size_t n)
 {
@@ -569,5 +443,5 @@ bool gram_ex_is_open(const gram_lang *l, gram_ex e)
 {
     const gram_node *node = &l->nodes[e];
     const bool long_ones = node->op == EX_REP && node->a == GRAM_EX_CHAR && node->c == GRAM_INF;
-    return long_ones || (node->op == EX_NOT && (l->nodes[node->a].op == EX_WORDS || node->a == GRAM_EX_EPS));
+    return long_ones || (node->op == EX_NOT && gram_ex_is_listed(l, node->a));
 }

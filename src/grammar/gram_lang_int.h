@@ -21,6 +21,16 @@ enum {
 /* Bits of gram_node.known. */
 enum { KNOWN_EMPTY = 1, KNOWN_LENGTHS = 2 };
 
+/* The expression of these fields. */
+gram_ex gram_ex_plain(gram_lang *l, uint8_t op, uint32_t a, uint32_t b, uint32_t c, uint32_t d, bool nullable);
+
+/* Words [from, to) of a list behind their first characters, which they share. */
 gram_ex gram_ex_words_rest(gram_lang *l, uint32_t list, uint32_t from, uint32_t to, uint32_t depth);
+
+/* Words of lists, or several such, and nothing else. */
+bool gram_ex_is_listed(const gram_lang *l, gram_ex e);
+
+/* Of the words that are entry `at` of the work stack, those that all other entries from `base` on accept; the stack is cut there. */
+gram_ex gram_ex_filter_words(gram_lang *l, uint32_t base, uint32_t at);
 
 #endif

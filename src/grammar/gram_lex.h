@@ -126,6 +126,9 @@ gram_span gram_span_at(const gram_lexes *x, uint32_t id);
 uint32_t gram_chars_state(gram_lexes *x, gram_mode mode, uint32_t vec, uint32_t span);
 void gram_chars_fill(gram_lexes *x, uint32_t id);
 
+/* The state behind `byte` in a state of mode MODE_KEY_CHECK whose cell names none; 0 when there is none. */
+uint32_t gram_chars_next(gram_lexes *x, uint32_t id, uint8_t byte);
+
 /* Character that `byte` ends in state `id`, which is one of the kinds of gram_chars.c; GRAM_NONE when it ends none. */
 uint32_t gram_chars_ended(const gram_lexes *x, uint32_t id, uint8_t byte);
 

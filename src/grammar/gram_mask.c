@@ -27,6 +27,16 @@ gram_pos gram_mask_key(const di_grammar *g, const di_vocabulary *v, gram_pos pos
     return pos;
 }
 
+/* Inside of a text that is an item of an array of unique ones: at its end the text matters. */
+static bool is_unique_item(const gram_machine *m, gram_pos pos, const gram_lex *state)
+{
+    const gram_json *j = &m->json;
+    if (state->kind != LX_CHAR || state->mode != MODE_STRING || j->frames[pos.ctx].kind != FRAME_ARRAY) {
+        return false;
+    }
+    return j->arr_plans[j->arr_views[j->frames[pos.ctx].view]->plan].unique;
+}
+
 static void compute(gram_mask_work *w, gram_pos pos)
 {
     const gram_lex *state = gram_lex_at(w->m->lexes, pos.lex);
@@ -36,7 +46,7 @@ static void compute(gram_mask_work *w, gram_pos pos)
     bool done = false;
     if (state->kind == LX_CHAR && (checked || declared)) {
         done = gram_mask_by_names(w, pos);
-    } else if (!checked && state->kind != LX_ROW) {
+    } else if (!checked && state->kind != LX_ROW && !is_unique_item(w->m, pos, state)) {
         done = gram_mask_by_state(w, pos);
     }
     if (!done) {

@@ -5,6 +5,8 @@
  * of all their tokens are one tree. So a string in any member of any object costs a copy and a walk over the few texts
  * that follow quotes in tokens.
  *
+ * Inside of a string that may be any text, all of that is the same in every grammar, so it is kept with the vocabulary.
+ *
  * When the text matters behind an exit the answer is given up: it takes the whole way from the root. */
 #include "grammar/gram_mask.h"
 
@@ -46,7 +48,7 @@ struct gram_state_mask {
     size_t bytes;
 };
 
-static void free_mask(gram_state_mask *s)
+void gram_state_mask_free(gram_state_mask *s)
 {
     if (s != NULL) {
         free(s->mask);
@@ -61,7 +63,7 @@ static void free_mask(gram_state_mask *s)
 static void clear(gram_state_masks *masks)
 {
     for (uint32_t i = 0; i < masks->n_slots; i++) {
-        free_mask(masks->slots[i]);
+        gram_state_mask_free(masks->slots[i]);
         masks->slots[i] = NULL;
     }
     masks->n = 0;
@@ -309,7 +311,7 @@ static gram_state_mask *make(gram_mask_work *w, gram_pos pos)
     const bool ok = !exits.failed && !gram_failed(w->m->mem) && make_groups(w->v, s, &exits) && keep_hits(w, s, slice);
     free(exits.at);
     if (!ok) {
-        free_mask(s);
+        gram_state_mask_free(s);
         return NULL;
     }
     return s;
@@ -334,6 +336,39 @@ static const gram_state_mask *find_or_make(gram_mask_work *w, gram_pos pos)
         masks->n++;
         masks->bytes += made->bytes;
         *slot = made;
+    }
+    return made;
+}
+
+/* A state of JSON strings that every character leads back to, and that nothing counts. Its exits are quotes in this very state. */
+static bool is_any_text(const gram_mask_work *w, gram_pos pos)
+{
+    const gram_lex *state = gram_lex_at(w->m->lexes, pos.lex);
+    if (state->kind != LX_CHAR || (state->mode != MODE_STRING && state->mode != MODE_KEY) || state->words[2] != 0 || pos.n != 0) {
+        return false;
+    }
+    const gram_vec_row *row = gram_vec_row_of(w->m->lexes, state->words[1]);
+    for (uint32_t i = 0, first = 0; i < row->n; first = row->seg[i].last + 1, i++) {
+        const bool surrogates = first >= 0xD800 && row->seg[i].last <= 0xDFFF;
+        if (row->seg[i].to != state->words[1] && !surrogates) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* What the vocabulary keeps for such a state, made if need be; NULL when that failed. */
+static const gram_state_mask *find_or_publish(gram_mask_work *w, gram_pos pos)
+{
+    gram_state_mask **shared = &w->v->any_text[w->m->lexes->escapes_all];
+    gram_state_mask *there = __atomic_load_n(shared, __ATOMIC_ACQUIRE);
+    if (there != NULL) {
+        return there;
+    }
+    gram_state_mask *made = make(w, pos);
+    if (made != NULL && !__atomic_compare_exchange_n(shared, &there, made, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+        gram_state_mask_free(made); /* another grammar was faster */
+        made = there;
     }
     return made;
 }
@@ -379,9 +414,8 @@ static void walk_rests(gram_mask_work *w, const gram_state_mask *s, const group 
     }
 }
 
-static void walk_group(gram_mask_work *w, const gram_state_mask *s, const group *g, uint32_t ctx)
+static void walk_group(gram_mask_work *w, const gram_state_mask *s, const group *g, gram_pos pos)
 {
-    gram_pos pos = {ctx, g->lex, g->n};
     if (!step(w, GRAM_SLOW, &pos, g->byte)) {
         return;
     }
@@ -395,7 +429,9 @@ static void walk_group(gram_mask_work *w, const gram_state_mask *s, const group 
 
 bool gram_mask_by_state(gram_mask_work *w, gram_pos pos)
 {
-    const gram_state_mask *s = find_or_make(w, (gram_pos){0, pos.lex, pos.n});
+    const bool any_text = is_any_text(w, pos);
+    const gram_pos key = {0, pos.lex, pos.n};
+    const gram_state_mask *s = any_text ? find_or_publish(w, key) : find_or_make(w, key);
     if (s == NULL) {
         return false;
     }
@@ -406,7 +442,8 @@ bool gram_mask_by_state(gram_mask_work *w, gram_pos pos)
         gram_mask_allow_all(w, s->listed, s->n_listed);
     }
     for (uint32_t i = 0; i < s->n_groups && !w->textual; i++) {
-        walk_group(w, s, &s->groups[i], pos.ctx);
+        const group *g = &s->groups[i];
+        walk_group(w, s, g, any_text ? pos : (gram_pos){pos.ctx, g->lex, g->n});
     }
     return !w->textual && !gram_failed(w->m->mem);
 }

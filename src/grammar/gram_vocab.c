@@ -245,6 +245,8 @@ void di_vocabulary_free(di_vocabulary *v)
         }
         free(v->slices[i]);
     }
+    gram_state_mask_free(v->any_text[0]);
+    gram_state_mask_free(v->any_text[1]);
     (void)pthread_mutex_destroy(&v->lock);
     free(v->end_ids);
     gram_tree_fini(&v->tree);

@@ -7,7 +7,8 @@
  * all tokens of those classes are allowed, as a mask made once, and only the others need a walk. For sets of classes that hold most
  * tokens there is a second tree of the others alone.
  *
- * A vocabulary is immutable but for its slices, which are made when they are first asked for, behind a lock. */
+ * A vocabulary is immutable but for its slices, which are made when they are first asked for, behind a lock, and for what is known of the
+ * commonest states, which whoever needs it first makes and publishes. */
 #ifndef GRAMMAR_GRAM_VOCAB_H
 #define GRAMMAR_GRAM_VOCAB_H
 
@@ -49,6 +50,9 @@ typedef struct gram_slice {
     gram_tree rest; /* the tokens with other classes; no nodes = use the whole tree */
 } gram_slice; /* those with a bound borrow the tree of the one without */
 
+typedef struct gram_state_mask gram_state_mask; /* gram_mask_lex.c */
+void gram_state_mask_free(gram_state_mask *s);
+
 struct di_vocabulary {
     const di_tokenizer *tokenizer;
     int32_t n_ids;
@@ -67,6 +71,7 @@ struct di_vocabulary {
     pthread_mutex_t lock;   /* guards slices */
     gram_slice *slices[GRAM_MAX_SLICES]; /* published one after the other */
     uint32_t n_slices;
+    gram_state_mask *any_text[2]; /* inside of a JSON string that may be any, without and with all escapes; NULL = not made; atomic */
 };
 
 /* The classes of characters, as ranges; class i is ranges[i]. */

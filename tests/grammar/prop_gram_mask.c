@@ -29,6 +29,10 @@ static const struct {
     {DI_GRAMMAR_SCHEMA, "{\"type\":\"object\",\"properties\":{\"the\":{\"type\":\"integer\"},\"them\":{\"type\":\"string\"}},"
                         "\"required\":[\"the\"],\"additionalProperties\":{\"type\":\"null\"},\"maxProperties\":3}"},
     {DI_GRAMMAR_SCHEMA, "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"maxLength\":2},\"uniqueItems\":true,\"maxItems\":4}"},
+    {DI_GRAMMAR_SCHEMA, "{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"enum\":[\"the\",\"them\",\"then\",\"\",\"a\",\"an\",\"é\",\"猫\"]}}"},
+    {DI_GRAMMAR_SCHEMA, "{\"type\":\"array\",\"uniqueItems\":true}"},
+    {DI_GRAMMAR_SCHEMA, "{\"type\":\"object\",\"properties\":{\"é\":{},\"猫\":{}},\"patternProperties\":{\"^[à-ÿ]\":{\"type\":\"null\"}},"
+                        "\"propertyNames\":{\"maxLength\":3}}"},
     {DI_GRAMMAR_SCHEMA, "{\"oneOf\":[{\"type\":\"array\",\"contains\":{\"const\":1}},{\"type\":\"array\",\"minItems\":3},{\"enum\":[{\"a\":[1]}]}]}"},
     {DI_GRAMMAR_SCHEMA, "{\"$ref\":\"#/$defs/n\",\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"v\":{\"type\":\"boolean\"},\"n\":{"
                         "\"$ref\":\"#/$defs/n\"}},\"required\":[\"v\"],\"additionalProperties\":false}}}"},

@@ -103,6 +103,15 @@ static void arrays(void **state)
              IN("[]", "[1]", "[null,null,null]"));
 }
 
+/* Words are taken out of the list in which they are, where beginnings and ends of others are among them. */
+static void used_words_are_no_items_any_more(void **state)
+{
+    (void)state;
+    verdicts("{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"enum\":[\"b\",\"\",\"ab\",\"a\",\"abc\",\"ac\"]}}",
+             IN("[\"ab\",\"abc\",\"a\",\"\",\"ac\",\"b\"]", "[\"\",\"b\",\"abc\",\"ac\"]"),
+             IN("[\"ab\",\"abc\",\"ab\"]", "[\"\",\"\"]", "[\"a\",\"ab\",\"a\"]", "[\"b\",\"\\u0062\"]", "[\"abcd\"]"));
+}
+
 /* A number beyond the range of doubles, as an item, once made the whole grammar fail. */
 static void items_that_are_huge_numbers_are_compared(void **state)
 {
@@ -244,6 +253,7 @@ int main(void)
         cmocka_unit_test(strings),
         cmocka_unit_test(objects),
         cmocka_unit_test(arrays),
+        cmocka_unit_test(used_words_are_no_items_any_more),
         cmocka_unit_test(items_that_are_huge_numbers_are_compared),
         cmocka_unit_test(combinators_are_exact),
         cmocka_unit_test(references_may_be_recursive),
