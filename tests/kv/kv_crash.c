@@ -8,7 +8,6 @@
 #include "core/core.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -23,6 +22,7 @@ enum {
     IN_FLIGHT = 4,
     PUTS = 256,         /* of a child, which is killed long before it has finished them, as a rule */
     MAX_ACKS = 24,      /* that are waited for */
+    LONGEST_LINGER_NS = 2000000,
     MAX_RECORDS = 8192, /* of a directory */
     SHARED_RECORDS = 200,
     REQUESTS = 1000,
@@ -80,7 +80,7 @@ static void put_next(kv_disk *disk, writing *w, uint64_t i)
 
 static kv_disk_options crash_options(const char *path)
 {
-    return (kv_disk_options){.path = path, .max_bytes = 512 << 20, .segment_bytes = 1 << 20, .no_sync = true};
+    return (kv_disk_options){.path = path, .max_bytes = 512 << 20, .segment_bytes = 1 << 20, .no_sync = true, .wake = dfix_wake};
 }
 
 /* Puts records from `first` on, until it is killed. */
@@ -104,7 +104,7 @@ static int run_writer(const char *path, uint64_t first)
             }
         }
         if (kv_disk_poll(disk) == 0) {
-            sched_yield();
+            dfix_pause();
         }
     }
 }
@@ -188,10 +188,11 @@ static void kill_child(const child *c)
     assert_int_equal(WTERMSIG(status), SIGKILL);
 }
 
-static void linger(uint64_t n)
+/* Busy, so that a machine with other work does not make a long wait of it. */
+static void linger(int64_t ns)
 {
-    for (uint64_t i = 0; i < n; i++) {
-        sched_yield();
+    const int64_t end = clock_now_ns() + ns;
+    while (clock_now_ns() < end) {
     }
 }
 
@@ -235,7 +236,7 @@ static void write_and_kill(ledger *l, const char *path, uint64_t *random)
     const child c = start("writer", path, l->next);
     for (uint64_t k = 0; k < wanted && note_ack(l, &c); k++) {
     }
-    linger(next_random(random) % 50);
+    linger((int64_t)(next_random(random) % LONGEST_LINGER_NS));
     kill_child(&c);
     while (note_ack(l, &c)) { /* said before it died */
     }
