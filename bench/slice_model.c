@@ -31,13 +31,6 @@ static const char CONFIG[] =
     "\"candidate_block_size\":8,\"hc_mult\":4,\"hc_sinkhorn_iters\":20,\"hc_eps\":1e-6,\"num_nextn_predict_layers\":0}}"
     "\n";
 
-void bench_must(di_status status, const di_error *err)
-{
-    if (status != DI_OK) {
-        bench_fail(err->message);
-    }
-}
-
 /* Values of every kind, as long as the largest tensor. */
 typedef struct writing {
     st_writer *writer;

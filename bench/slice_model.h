@@ -25,7 +25,4 @@ typedef struct slice_model {
 /* Fills `out`; writes the checkpoint into folder `dir` unless it is there. Ends the program where that fails. */
 void slice_model_prepare(slice_model *out, int32_t n_experts, const char *dir);
 
-/* Ends the program with the message when status is a failure. */
-void bench_must(di_status status, const di_error *err);
-
 #endif
