@@ -1,15 +1,19 @@
 /* bench_cache.c - tiers of the prefix cache, over the demo model: how soon the first token of a long prompt comes behind a restart, what
  * writing costs, and whether a stream of sessions is ever slower with a disk below.
  *
- *   bench_cache [--json] [--pairs N] [FOLDER]
+ *   bench_cache [--json] [--pairs N] [--only CASE] [FOLDER]
  *
  * ttft/8192: nine tenths of the prompt were computed by an engine that was closed; the next one finds them, with the snapshot at the match,
  * in FOLDER (build/bench-cache, which is emptied). Baseline: the same prompt for a tenant that has nothing there.
- * write: prompts of 1,024 tokens with and without tiers, in turns; the ratio is their throughput's. Each is new, so all of it is written.
- * trace/P: requests of sessions chosen by Zipf's law, each of which goes on where it stopped, so that P % of all prompt tokens were seen
- * before; the device has room for few. Baseline: the same requests without tiers. Times are medians of rounds in turns.
+ * write: prompts of 1,024 tokens with and without tiers, in turns; the ratio is their throughput's, of 31 pairs. Each is new, so all of it
+ * is written.
+ * trace/KIND/P: prompts with the mean lengths of Mooncake's conversation (12,035 tokens) and tool-agent traces (8,596), a sixteenth of them,
+ * uniform from a half to one and a half. Each belongs to one of eight sessions, chosen by Zipf's law with exponent 1; P % of it are the
+ * session's, computed before, and the rest is new. The device has room for few. Baseline: the same requests without tiers.
  * isolation: first-token times of prompts that another tenant has in the cache against those of new ones, N pairs (100) in random order;
- * p of a two-sided Mann-Whitney test, which should not be small. Baseline: 0.01. */
+ * p of a two-sided Mann-Whitney test, which should not be small. Baseline: 0.01.
+ *
+ * Ratios are medians of pairs in turns; q1 and q3 are their quartiles. --only takes the beginning of a case's name. */
 #include "core/clock.h"
 #include "cpu_bench.h"
 
@@ -23,19 +27,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { ROUNDS = CPU_BENCH_ROUNDS, LONG = 8192, KNOWN = 57 * 128, SHORT = 1024, MAX_SESSIONS = 16, N_REQUESTS = 30, MOST = 4096 };
+enum {
+    ROUNDS = CPU_BENCH_ROUNDS,
+    WRITE_ROUNDS = 31,
+    LONG = 8192,
+    KNOWN = 57 * 128,
+    SHORT = 1024,
+    N_SESSIONS = 8,
+    N_REQUESTS = 16,
+    MOST = 2048
+};
 
 static di_model *model;
 static di_model_info info;
 static const char *folder = "build/bench-cache";
+static const char *only = "";
 static bool json;
-
-static void must(di_status status, const di_error *err)
-{
-    if (status != DI_OK) {
-        bench_fail(err->message);
-    }
-}
 
 static void report(const char *name, const char *metric, double value, const char *unit, const char *baseline, double ratio)
 {
@@ -47,6 +54,26 @@ static void report(const char *name, const char *metric, double value, const cha
         printf("%-14s %-12s %10.4g %-6s %6.3f x %s\n", name, metric, value, unit, ratio, baseline);
     }
     fflush(stdout);
+}
+
+static bool wanted(const char *name) { return strncmp(name, only, strlen(only)) == 0; }
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a;
+    const double y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The median of values and the one of ratios, with its quartiles. Sorts both. */
+static void report_pairs(const char *name, const char *metric, const char *unit, const char *baseline, double *values, double *ratios,
+                         size_t n)
+{
+    qsort(values, n, sizeof *values, by_value);
+    qsort(ratios, n, sizeof *ratios, by_value);
+    report(name, metric, values[n / 2], unit, baseline, ratios[n / 2]);
+    report(name, "q1", values[n / 4], unit, baseline, ratios[n / 4]);
+    report(name, "q3", values[n - 1 - n / 4], unit, baseline, ratios[n - 1 - n / 4]);
 }
 
 static void remove_tree(const char *path)
@@ -73,7 +100,7 @@ static di_engine *open_engine(bool tiers, int64_t kv_bytes)
                                  .cache = {.dir = tiers ? folder : NULL,
                                            .dir_bytes = tiers ? (int64_t)1 << 30 : 0,
                                            .ram_bytes = tiers ? (int64_t)128 << 20 : 0}};
-    must(di_engine_open(model, &o, &e, &err), &err);
+    bench_must(di_engine_open(model, &o, &e, &err), &err);
     return e;
 }
 
@@ -84,11 +111,11 @@ static int64_t first_token(di_engine *e, const char *salt, const int32_t *ids, s
     di_sample sample;
     di_error err;
     const int64_t began = clock_now_ns();
-    must(di_sequence_new(e, &q, &err), &err);
-    must(di_sequence_use_cache(q, salt, strlen(salt), &err), &err);
-    must(di_sequence_feed(q, ids, n, &err), &err);
-    must(di_sequence_run(q, &err), &err);
-    must(di_sequence_sample(q, &sample, &err), &err);
+    bench_must(di_sequence_new(e, &q, &err), &err);
+    bench_must(di_sequence_use_cache(q, salt, strlen(salt), &err), &err);
+    bench_must(di_sequence_feed(q, ids, n, &err), &err);
+    bench_must(di_sequence_run(q, &err), &err);
+    bench_must(di_sequence_sample(q, &sample, &err), &err);
     const int64_t ns = clock_now_ns() - began;
     *cached = di_sequence_cached(q);
     di_sequence_free(q);
@@ -129,7 +156,7 @@ static void bench_first_token(void)
         ratio[i] = cold[i] / warm[i];
         di_engine_close(e);
     }
-    report("ttft/8192", "restored", bench_median(warm), "ms", "cold", bench_median(ratio));
+    report_pairs("ttft/8192", "restored", "ms", "cold", warm, ratio, ROUNDS);
     report("ttft/8192", "cold", bench_median(cold), "ms", "cold", 1.0);
 }
 
@@ -138,44 +165,27 @@ static void bench_first_token(void)
 static void bench_writing(void)
 {
     static int32_t ids[SHORT];
-    double with[ROUNDS];
-    double ratio[ROUNDS];
+    double with[WRITE_ROUNDS];
+    double ratio[WRITE_ROUNDS];
     int64_t cached;
     remove_tree(folder);
     di_engine *const engines[2] = {open_engine(false, 0), open_engine(true, 0)};
-    for (int i = 0; i < ROUNDS; i++) {
-        double seconds[2] = {0.0, 0.0};
-        for (int k = 0; k < 6; k++) {
+    for (int i = 0; i < WRITE_ROUNDS; i++) {
+        double seconds[2];
+        for (int k = 0; k < 2; k++) {
             const int which = (i + k) % 2;
-            fill(ids, SHORT, (uint64_t)(100 + i * 3 + k / 2));
-            seconds[which] += (double)first_token(engines[which], "w", ids, SHORT, &cached) * 1e-9;
+            fill(ids, SHORT, (uint64_t)(100 + i));
+            seconds[which] = (double)first_token(engines[which], "w", ids, SHORT, &cached) * 1e-9;
         }
-        with[i] = 3 * SHORT / seconds[1];
+        with[i] = SHORT / seconds[1];
         ratio[i] = seconds[0] / seconds[1];
     }
-    report("write", "prefill", bench_median(with), "tok/s", "no tiers", bench_median(ratio));
+    report_pairs("write", "prefill", "tok/s", "no tiers", with, ratio, WRITE_ROUNDS);
     di_engine_close(engines[0]);
     di_engine_close(engines[1]);
 }
 
 /* ---- sessions ---- */
-
-typedef struct session {
-    int32_t ids[MOST];
-    size_t n;
-} session;
-
-/* One request of a session: it goes on by `more` tokens. When it has grown too long it begins anew. */
-static size_t next_request(session *s, size_t more, uint64_t *seed)
-{
-    const size_t before = s->n;
-    if (s->n + more > MOST) {
-        s->n = 0;
-    }
-    fill(s->ids + s->n, more, bench_random(seed));
-    s->n += more;
-    return s->n > before ? before : 0;
-}
 
 static size_t zipf(uint64_t *seed, size_t n)
 {
@@ -192,41 +202,67 @@ static size_t zipf(uint64_t *seed, size_t n)
     return i;
 }
 
-/* Seconds of all requests; *share = prompt tokens that were seen before. */
-static double run_trace(bool tiers, size_t more, double *share)
+typedef struct trace {
+    const char *kind;
+    size_t mean; /* tokens of a prompt */
+} trace;
+
+/* Seconds of all requests. Their sessions' parts are computed before, by the same engine. */
+static double run_trace(bool tiers, const trace *t, double share)
 {
-    session *const sessions = bench_need(calloc(MAX_SESSIONS, sizeof *sessions));
+    static int32_t ids[MOST];
+    size_t n[N_SESSIONS];
     uint64_t seed = 7;
-    int64_t seen = 0;
-    int64_t all = 0;
     int64_t ns = 0;
+    int64_t cached;
     remove_tree(folder);
-    di_engine *const e = open_engine(tiers, 6 * info.state_bytes * 8);
-    for (int i = 0; i < N_REQUESTS; i++) {
-        int64_t cached;
-        session *const s = &sessions[zipf(&seed, MAX_SESSIONS)];
-        seen += (int64_t)next_request(s, more / 2 + bench_random(&seed) % more, &seed);
-        all += (int64_t)s->n;
-        ns += first_token(e, "s", s->ids, s->n, &cached);
+    di_engine *const e = open_engine(tiers, 3 * info.state_bytes * 8);
+    for (size_t i = 0; i < N_SESSIONS; i++) {
+        n[i] = t->mean / 2 + bench_random(&seed) % t->mean;
+        fill(ids, n[i], 1000 + i);
+        (void)first_token(e, "s", ids, (size_t)(share * (double)n[i]), &cached);
     }
-    *share = 100.0 * (double)seen / (double)all;
+    for (uint64_t i = 0; i < N_REQUESTS; i++) {
+        const size_t which = zipf(&seed, N_SESSIONS);
+        const size_t known = (size_t)(share * (double)n[which]);
+        fill(ids, known, 1000 + which);
+        fill(ids + known, n[which] - known, 2000 + i);
+        ns += first_token(e, "s", ids, n[which], &cached);
+    }
     di_engine_close(e);
-    free(sessions);
     return (double)ns * 1e-9;
 }
 
-static void bench_trace(size_t more)
+static void bench_trace(const trace *t, int percent)
 {
-    enum { TURNS = 2 };
-    double best[2] = {INFINITY, INFINITY};
-    double share = 0.0;
-    char name[32];
-    for (int i = 0; i < 2 * TURNS; i++) {
-        const double s = run_trace(i % 2 == 1, more, &share);
-        best[i % 2] = s < best[i % 2] ? s : best[i % 2];
+    double with[ROUNDS];
+    double ratio[ROUNDS];
+    char name[64];
+    (void)snprintf(name, sizeof name, "trace/%s/%d", t->kind, percent);
+    if (!wanted(name)) {
+        return;
     }
-    (void)snprintf(name, sizeof name, "trace/%.0f", share);
-    report(name, "seconds", best[1], "s", "no tiers", best[0] / best[1]);
+    for (int i = 0; i < ROUNDS; i++) {
+        double seconds[2];
+        for (int k = 0; k < 2; k++) {
+            const int tiers = (i + k) % 2;
+            seconds[tiers] = run_trace(tiers != 0, t, percent / 100.0);
+        }
+        with[i] = seconds[1];
+        ratio[i] = seconds[0] / seconds[1];
+    }
+    report_pairs(name, "seconds", "s", "no tiers", with, ratio, ROUNDS);
+}
+
+static void bench_traces(void)
+{
+    static const trace traces[] = {{"conversation", 12035 / 16}, {"tool-agent", 8596 / 16}};
+    static const int percents[] = {50, 80, 96};
+    for (size_t i = 0; i < sizeof traces / sizeof *traces; i++) {
+        for (size_t k = 0; k < sizeof percents / sizeof *percents; k++) {
+            bench_trace(&traces[i], percents[k]);
+        }
+    }
 }
 
 /* ---- what a tenant can learn of another ---- */
@@ -291,20 +327,26 @@ int main(int argc, char **argv)
         json = json || strcmp(argv[i], "--json") == 0;
         if (strcmp(argv[i], "--pairs") == 0 && i + 1 < argc) {
             n_pairs = strtoul(argv[++i], NULL, 10);
+        } else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc) {
+            only = argv[++i];
         } else if (argv[i][0] != '-') {
             folder = argv[i];
         }
     }
     (void)mkdir("build", 0777);
-    must(di_model_default_path(path, sizeof path, &err), &err);
-    must(di_model_open(path, NULL, &model, &err), &err);
+    bench_must(di_model_default_path(path, sizeof path, &err), &err);
+    bench_must(di_model_open(path, NULL, &model, &err), &err);
     di_model_get_info(model, &info);
-    bench_first_token();
-    bench_writing();
-    bench_trace(700);
-    bench_trace(200);
-    bench_trace(40);
-    bench_isolation(n_pairs > 0 ? n_pairs : 1);
+    if (wanted("ttft/8192")) {
+        bench_first_token();
+    }
+    if (wanted("write")) {
+        bench_writing();
+    }
+    bench_traces();
+    if (wanted("isolation")) {
+        bench_isolation(n_pairs > 0 ? n_pairs : 1);
+    }
     remove_tree(folder);
     di_model_close(model);
     return 0;

@@ -44,7 +44,7 @@ int64_t tier_fake_bytes(const tier_fake *f, kv_disk_kind kind)
 
 /* ---- operations ---- */
 
-static void add(tier_fake *f, kv_disk_op *op, int what)
+static void add_silently(tier_fake *f, kv_disk_op *op, int what)
 {
     kv_disk_op **place = &f->queue;
     while (*place != NULL) {
@@ -53,6 +53,11 @@ static void add(tier_fake *f, kv_disk_op *op, int what)
     op->what = what;
     op->next = NULL;
     *place = op;
+}
+
+static void add(tier_fake *f, kv_disk_op *op, int what)
+{
+    add_silently(f, op, what);
     if (f->wake != NULL) {
         f->wake(f->wake_user);
     }
@@ -204,6 +209,8 @@ static int fake_poll(void *store)
         kv_disk_op *const next = op->next;
         if (happens(f, f->dawdles)) {
             add(f, op, op->what);
+        } else if (happens(f, f->stalls)) {
+            add_silently(f, op, op->what);
         } else {
             run(f, op);
             n++;
@@ -271,4 +278,5 @@ void tier_fake_set_faults(tier_fake *f, uint64_t round)
     f->refuses = round % 3 == 2 ? 20 : 0;
     f->lies_about_size = round % 4 == 3 ? 10 : 0;
     f->dawdles = round % 2 == 0 ? 50 : 0;
+    f->stalls = round % 4 == 1 ? 30 : 0;
 }

@@ -31,6 +31,7 @@ typedef struct tier_fake {
     uint32_t refuses; /* a put is not taken, or not written */
     uint32_t lies_about_size; /* a place has another size than the record */
     uint32_t dawdles; /* an operation stays in the queue for another poll */
+    uint32_t stalls;  /* likewise, and nobody is told that there is something to poll */
     bool hangs;       /* nothing is ever done before the close */
     void (*wake)(void *user);
     void *wake_user;

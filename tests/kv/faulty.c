@@ -16,7 +16,7 @@ struct kv_io { /* a queue */
     pthread_cond_t woken_up;
     bool woken;
     kv_io_request *over; /* the submitting thread's: in the order in which they come back */
-    int64_t due_ns;      /* of all that is over: delays are equal, so the first one's time is nearly everybody's */
+    int64_t began_ns;    /* of all that is over: delays are equal, so the first one's time is nearly everybody's */
 };
 
 static faulty *disk_of(const kv_io_table *table)
@@ -71,17 +71,20 @@ static int64_t transfer(faulty *disk, const kv_io_request *r)
 static void queue_submit(kv_io *io, kv_io_request *request)
 {
     request->result = transfer(io->disk, request);
-    io->due_ns = io->over == NULL ? clock_now_ns() + (int64_t)atomic_load(&io->disk->delay_ms) * 1000000 : io->due_ns;
+    io->began_ns = io->over == NULL ? clock_now_ns() : io->began_ns;
     request->next = io->over;
     io->over = request;
 }
+
+/* With the delay as it is now: what a test ends waits no longer. */
+static int64_t due_ns(const kv_io *io) { return io->began_ns + (int64_t)atomic_load(&io->disk->delay_ms) * 1000000; }
 
 static kv_io_request *queue_wait(kv_io *io, int64_t timeout_ns)
 {
     const int64_t now = clock_now_ns();
     int64_t until = timeout_ns < 0 ? now + (int64_t)3600 * 1000000000 : now + timeout_ns;
-    if (io->over != NULL && io->due_ns < until) {
-        until = io->due_ns;
+    if (io->over != NULL && due_ns(io) < until) {
+        until = due_ns(io);
     }
     const struct timespec end = {.tv_sec = until / 1000000000, .tv_nsec = until % 1000000000};
     int late = until <= now ? ETIMEDOUT : 0;
@@ -91,7 +94,7 @@ static kv_io_request *queue_wait(kv_io *io, int64_t timeout_ns)
     }
     io->woken = false;
     pthread_mutex_unlock(&io->lock);
-    if (io->over == NULL || clock_now_ns() < io->due_ns) {
+    if (io->over == NULL || clock_now_ns() < due_ns(io)) {
         return NULL;
     }
     kv_io_request *const list = io->over;

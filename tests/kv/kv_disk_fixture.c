@@ -5,10 +5,11 @@
 
 #include <dirent.h>
 #include <ftw.h>
-#include <sched.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 dfix_dir dfix_make(void)
@@ -43,7 +44,9 @@ kv_disk *dfix_open(const kv_disk_options *options)
 {
     kv_disk *disk = NULL;
     di_error err;
-    const di_status status = kv_disk_open(options, &disk, &err);
+    kv_disk_options o = *options;
+    o.wake = o.wake != NULL ? o.wake : dfix_wake;
+    const di_status status = kv_disk_open(&o, &disk, &err);
     if (status == DI_E_UNSUPPORTED) {
         skip(); /* a build without LMDB */
     } else if (status != DI_OK) {
@@ -73,12 +76,43 @@ void dfix_set(kv_disk_op *op)
     *(bool *)op->user = true;
 }
 
+/* Of all disks of a test together: who is woken for another one polls in vain. */
+static pthread_mutex_t news_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t news_came = PTHREAD_COND_INITIALIZER;
+static bool news;
+
+void dfix_wake(void *user)
+{
+    (void)user;
+    pthread_mutex_lock(&news_lock);
+    news = true;
+    pthread_cond_signal(&news_came);
+    pthread_mutex_unlock(&news_lock);
+}
+
+/* To spin instead would cost a time slice of everybody else's on a busy machine. */
+void dfix_pause(void)
+{
+    struct timespec end;
+    int late = 0;
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_nsec += 5000000;
+    end.tv_sec += end.tv_nsec / 1000000000;
+    end.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&news_lock);
+    while (!news && late == 0) {
+        late = pthread_cond_timedwait(&news_came, &news_lock, &end);
+    }
+    news = false;
+    pthread_mutex_unlock(&news_lock);
+}
+
 void dfix_wait(kv_disk *disk, const bool *flag)
 {
     const int64_t end = clock_now_ns() + (int64_t)60 * 1000000000;
     while (!*flag) {
         if (kv_disk_poll(disk) == 0) {
-            sched_yield();
+            dfix_pause();
         }
         if (clock_now_ns() > end) {
             fail_msg("an operation is not over after a minute");

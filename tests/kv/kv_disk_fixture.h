@@ -16,7 +16,9 @@ dfix_dir dfix_make(void);            /* an empty directory in TMPDIR, else in me
 void dfix_remove(const dfix_dir *d); /* with what is in it */
 
 kv_disk_options dfix_options(const dfix_dir *d); /* 64 MiB, segments of 1 MiB */
-kv_disk *dfix_open(const kv_disk_options *options);
+kv_disk *dfix_open(const kv_disk_options *options); /* with dfix_wake, unless it has a wake */
+void dfix_wake(void *user);                         /* any thread, as kv_disk_options.wake */
+void dfix_pause(void);                              /* until some disk wakes, or a few ms */
 
 /* Key and payload of record i: the payload is a function of key, kind and size. */
 void dfix_key(uint64_t i, uint8_t out[KV_KEY_BYTES]);

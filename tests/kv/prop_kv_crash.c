@@ -1,319 +1,34 @@
-/* Processes that are killed while they write. A child puts records and says which were acknowledged; it is killed at a random moment, 500
- * times, 25 over each directory, so that recovery is interrupted as well. What was acknowledged is found, and no byte is wrong.
- *
- * Two processes on one directory: each finds what the other put; one is killed, the other goes on and takes over what it left.
- * ctest: timeout=900 */
-#include "kv_disk_fixture.h"
+/* Sixty processes that are killed while they write, and two that share a directory until one is killed (kv_crash.h). */
+#include "kv_crash.h"
 
-#include "core/core.h"
-
-#include <errno.h>
-#include <sched.h>
-#include <signal.h>
-#include <spawn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-extern char **environ;
+#include "support/unit.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { DIRECTORIES = 2 }; /* fifty kills of a child that starts ten times slower */
+enum { DIRECTORIES = 2 }; /* the child starts ten times slower */
 #else
-enum { DIRECTORIES = 20 };
+enum { DIRECTORIES = 6 };
 #endif
 
-enum {
-    KILLS_EACH = 25,
-    IN_FLIGHT = 4,
-    MAX_ACKS = 24,
-    LARGEST_STEP = 4096, /* acknowledgements that wait in a pipe */
-    MAX_RECORDS = 65536,
-    SHARED_RECORDS = 200,
-    REQUESTS = 1000
-};
-
-static uint64_t next_random(uint64_t *state)
-{
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    return *state >> 33;
-}
-
-static size_t size_of(uint64_t i)
-{
-    return 500 + i * 7919 % 9000;
-}
-
-/* ---- children ---- */
-
-typedef struct writing { /* one put of a child */
-    kv_disk_put put;
-    uint64_t i;
-    uint8_t payload[10000];
-    bool free;
-} writing;
-
-static void say(uint64_t value)
-{
-    if (write(STDOUT_FILENO, &value, sizeof value) != (ssize_t)sizeof value) {
-        _exit(3); /* the parent is gone */
-    }
-}
-
-static void written(kv_disk_op *op)
-{
-    writing *const w = op->user;
-    if (w->put.verdict == KV_DISK_STORED) {
-        say(w->i);
-    }
-    w->free = true;
-}
-
-static void put_next(kv_disk *disk, writing *w, uint64_t i)
-{
-    w->i = i;
-    w->free = false;
-    w->put = (kv_disk_put){
-        .op = {.done = written, .user = w}, .tag = (uint32_t)i, .payload = w->payload, .bytes = (int64_t)size_of(i)};
-    dfix_key(i, w->put.key);
-    dfix_fill(i, KV_DISK_UNIT, w->payload, size_of(i));
-    if (!kv_disk_put_start(disk, &w->put)) {
-        w->free = true;
-    }
-}
-
-static kv_disk_options crash_options(const char *path)
-{
-    return (kv_disk_options){.path = path, .max_bytes = 512 << 20, .segment_bytes = 1 << 20, .no_sync = true};
-}
-
-/* Puts records from `first` on until it is killed. */
-static int run_writer(const char *path, uint64_t first)
-{
-    static writing writings[IN_FLIGHT];
-    const kv_disk_options o = crash_options(path);
-    kv_disk *disk;
-    if (kv_disk_open(&o, &disk, NULL) != DI_OK) {
-        return 2;
-    }
-    for (int k = 0; k < IN_FLIGHT; k++) {
-        writings[k].free = true;
-    }
-    for (;;) {
-        for (int k = 0; k < IN_FLIGHT; k++) {
-            if (writings[k].free) {
-                put_next(disk, &writings[k], first++);
-            }
-        }
-        if (kv_disk_poll(disk) == 0) {
-            sched_yield();
-        }
-    }
-}
-
-static kv_disk_options shared_options(const char *path)
-{
-    return (kv_disk_options){.path = path, .max_bytes = 64 << 20, .segment_bytes = 1 << 20, .no_sync = true, .shared = true};
-}
-
-/* Asks for random records, and puts those of its own half that are missing. Says its number of hits on the other half: after each hundred
- * requests, and last after at least REQUESTS and one such hit. With `for_ever` it goes on until it is killed. */
-static int run_sharer(const char *path, uint64_t half, bool for_ever)
-{
-    const kv_disk_options o = shared_options(path);
-    kv_disk *const disk = dfix_open(&o);
-    const int64_t end = clock_now_ns() + (int64_t)120 * 1000000000;
-    uint64_t state = half + 1;
-    uint64_t hits = 0;
-    for (int n = 1; n <= REQUESTS || hits == 0 || for_ever; n++) {
-        const uint64_t i = next_random(&state) % SHARED_RECORDS;
-        const di_status status = dfix_get(disk, i, KV_DISK_UNIT, NULL);
-        if (status == DI_OK) {
-            hits += i % 2 != half ? 1 : 0;
-        } else if (i % 2 == half) {
-            (void)dfix_put(disk, i, KV_DISK_UNIT, size_of(i));
-        }
-        if (n % 100 == 0) {
-            say(hits);
-        }
-        if (clock_now_ns() > end) {
-            return 4;
-        }
-    }
-    say(UINT64_MAX);
-    kv_disk_close(disk);
-    return 0;
-}
-
-/* ---- the parent ---- */
-
-typedef struct child {
-    pid_t pid;
-    int from;
-} child;
-
-static child start(const char *what, const char *path, uint64_t number)
-{
-    char text[32];
-    int ends[2];
-    child c;
-    snprintf(text, sizeof text, "%llu", (unsigned long long)number);
-    assert_int_equal(pipe(ends), 0);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-    posix_spawn_file_actions_addclose(&actions, ends[0]);
-    posix_spawn_file_actions_addclose(&actions, ends[1]);
-    char *const argv[] = {(char *)"child", (char *)(uintptr_t)what, (char *)(uintptr_t)path, text, NULL};
-    assert_int_equal(posix_spawn(&c.pid, "/proc/self/exe", &actions, NULL, argv, environ), 0);
-    posix_spawn_file_actions_destroy(&actions);
-    close(ends[1]);
-    c.from = ends[0];
-    return c;
-}
-
-static bool hear(const child *c, uint64_t *value)
-{
-    ssize_t n;
-    do {
-        n = read(c->from, value, sizeof *value);
-    } while (n < 0 && errno == EINTR);
-    return n == (ssize_t)sizeof *value;
-}
-
-static void kill_child(const child *c)
-{
-    int status;
-    kill(c->pid, SIGKILL);
-    assert_int_equal(waitpid(c->pid, &status, 0), c->pid);
-    assert_true(WIFSIGNALED(status)); /* it did not end by itself before */
-}
-
-static void linger(uint64_t n)
-{
-    for (uint64_t i = 0; i < n; i++) {
-        sched_yield();
-    }
-}
-
-/* How many of the acknowledged records are found. dfix_get fails the test over a wrong byte. */
-static int count_found(const char *path, const bool *acked, uint64_t n)
-{
-    const kv_disk_options o = crash_options(path);
-    kv_disk *const disk = dfix_open(&o);
-    int found = 0;
-    for (uint64_t i = 0; i < n; i++) {
-        const di_status status = dfix_get(disk, i, KV_DISK_UNIT, NULL);
-        assert_true(status == DI_OK || status == DI_E_STATE || status == DI_E_MISMATCH);
-        found += acked[i] && status == DI_OK ? 1 : 0;
-    }
-    kv_disk_close(disk);
-    return found;
-}
-
-typedef struct ledger { /* of one directory */
-    bool acked[MAX_RECORDS];
-    uint64_t next; /* record that nobody has put yet */
-    int n_acked;
-} ledger;
-
-static bool note_ack(ledger *l, const child *c)
-{
-    uint64_t i;
-    if (!hear(c, &i)) {
-        return false;
-    }
-    assert_true(i < MAX_RECORDS);
-    l->acked[i] = true;
-    l->n_acked++;
-    l->next = i + 1 > l->next ? i + 1 : l->next;
-    return true;
-}
-
-static void write_and_kill(ledger *l, const char *path, uint64_t *random)
-{
-    const uint64_t wanted = next_random(random) % MAX_ACKS;
-    const child c = start("writer", path, l->next);
-    for (uint64_t k = 0; k < wanted && note_ack(l, &c); k++) {
-    }
-    linger(next_random(random) % 50);
-    kill_child(&c);
-    while (note_ack(l, &c)) { /* said before it died */
-    }
-    close(c.from);
-    l->next += IN_FLIGHT; /* some may have been put without a word */
-}
-
-static void acknowledged_records_survive_five_hundred_kills(void **state)
+static void acknowledged_records_survive_kills(void **state)
 {
     (void)state;
-    uint64_t random = 42;
-    int n_acked = 0;
-    int n_found = 0;
-    for (int k = 0; k < DIRECTORIES; k++) {
-        static ledger l;
-        const dfix_dir d = dfix_make();
-        l = (ledger){.next = 0};
-        for (int round = 0; round < KILLS_EACH && l.next + LARGEST_STEP < MAX_RECORDS; round++) {
-            write_and_kill(&l, d.path, &random);
-        }
-        n_acked += l.n_acked;
-        n_found += count_found(d.path, l.acked, l.next);
-        dfix_remove(&d);
-    }
-    assert_true(n_acked > DIRECTORIES * KILLS_EACH);
-    if (n_found * 100 < n_acked * 99) {
-        fail_msg("%d of %d acknowledged records are found", n_found, n_acked);
-    }
-    print_message("%d of %d acknowledged records are found\n", n_found, n_acked);
+    crash_writers(DIRECTORIES, 10);
 }
 
 static void two_processes_share_and_one_survives_the_other(void **state)
 {
     (void)state;
-    const dfix_dir d = dfix_make();
-    const child a = start("sharer-for-ever", d.path, 0);
-    const child b = start("sharer", d.path, 1);
-    uint64_t hits = 0;
-    int status;
-    while (hits == 0) { /* across processes */
-        assert_true(hear(&a, &hits));
-    }
-    kill_child(&a);
-    hits = 0;
-    uint64_t said;
-    while (hear(&b, &said) && said != UINT64_MAX) {
-        hits = said;
-    }
-    assert_true(hits > 0 || said == UINT64_MAX);
-    assert_int_equal(waitpid(b.pid, &status, 0), b.pid);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 0);
-    close(a.from);
-    close(b.from);
-    const kv_disk_options o = shared_options(d.path);
-    kv_disk *const disk = dfix_open(&o); /* both have gone: it has what they left */
-    int found[2] = {0};
-    for (uint64_t i = 0; i < SHARED_RECORDS; i++) {
-        found[i % 2] += dfix_get(disk, i, KV_DISK_UNIT, NULL) == DI_OK ? 1 : 0;
-    }
-    assert_true(found[0] > 0);
-    assert_true(found[1] > SHARED_RECORDS / 4);
-    kv_disk_close(disk);
-    dfix_remove(&d);
+    crash_sharers();
 }
 
 int main(int argc, char **argv)
 {
-    if (argc == 4) {
-        const uint64_t number = strtoull(argv[3], NULL, 10);
-        return strcmp(argv[1], "writer") == 0 ? run_writer(argv[2], number)
-                                              : run_sharer(argv[2], number, strcmp(argv[1], "sharer-for-ever") == 0);
+    int result;
+    if (crash_is_child(argc, argv, &result)) {
+        return result;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(acknowledged_records_survive_five_hundred_kills),
+        cmocka_unit_test(acknowledged_records_survive_kills),
         cmocka_unit_test(two_processes_share_and_one_survives_the_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
