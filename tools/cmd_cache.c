@@ -42,7 +42,7 @@ static void print_figures(const char *action, const char *dir, bool json, const 
 
 static di_status show_stats(const char *dir, bool json, di_error *err)
 {
-    di_cache_stats s;
+    di_cache_dir_stats s;
     const di_status status = di_cache_read_stats(dir, &s, err);
     if (status == DI_OK) {
         const figure figures[] = {
@@ -82,7 +82,7 @@ static di_status verify(const char *dir, bool json, di_error *err)
                    r.records_damaged, r.segments_damaged);
 }
 
-static di_status compact(const char *dir, bool json, const di_cache_options *options, di_error *err)
+static di_status compact(const char *dir, bool json, const di_cache_dir_options *options, di_error *err)
 {
     int64_t freed = 0;
     const di_status status = di_cache_compact(dir, options, &freed, err);
@@ -92,7 +92,7 @@ static di_status compact(const char *dir, bool json, const di_cache_options *opt
     return status;
 }
 
-static di_status purge(const char *dir, bool json, const di_cache_options *options, const char *salt, di_error *err)
+static di_status purge(const char *dir, bool json, const di_cache_dir_options *options, const char *salt, di_error *err)
 {
     int64_t n = 0;
     const di_status status = di_cache_purge(dir, options, salt, &n, err);
@@ -106,7 +106,7 @@ int cmd_cache(int argc, char **argv)
 {
     bool json = false;
     bool all = false;
-    di_cache_options options = {.shared = false};
+    di_cache_dir_options options = {.shared = false};
     const char *tenant = NULL;
     cli_parser p;
     char **args;

@@ -1,8 +1,8 @@
 /* deepinfer/cache.h - the directory in which the KV cache is kept on disk, looked at and looked after from outside.
  *
- * Reading (di_cache_stats, di_cache_verify) disturbs nobody and works while a server uses the directory. What changes it (di_cache_compact,
- * di_cache_purge) needs the directory for itself, unless all that use it share it and `shared` says so here as well; then a purge
- * reaches the other processes within a second.
+ * Reading (di_cache_read_stats, di_cache_verify) disturbs nobody and works while a server uses the directory. What changes it
+ * (di_cache_compact, di_cache_purge) needs the directory for itself, unless all that use it share it and `shared` says so here as well;
+ * then a purge reaches the other processes within a second.
  *
  * Every function waits for the disk. Any thread. */
 #ifndef DEEPINFER_CACHE_H
@@ -14,11 +14,11 @@
 extern "C" {
 #endif
 
-typedef struct di_cache_options {
+typedef struct di_cache_dir_options {
     bool shared; /* other processes may have the directory open, sharing it */
-} di_cache_options;
+} di_cache_dir_options;
 
-typedef struct di_cache_stats {
+typedef struct di_cache_dir_stats {
     int64_t bytes;        /* of the directory, as a budget counts them */
     int64_t segments;     /* files with records */
     int64_t units;        /* records of 128 tokens that can be found */
@@ -26,7 +26,7 @@ typedef struct di_cache_stats {
     int64_t record_bytes; /* of both, without heads and padding */
     int64_t pinned_bytes;
     int64_t expired;      /* records whose time is over, not counted above */
-} di_cache_stats;
+} di_cache_dir_stats;
 
 typedef struct di_cache_report {
     int64_t segments;
@@ -37,18 +37,18 @@ typedef struct di_cache_report {
 } di_cache_report;
 
 /* Errors: DI_E_IO (no such directory, or it can't be read), DI_E_MEMORY, DI_E_UNSUPPORTED (built without the disk tier). */
-DI_API di_status di_cache_read_stats(const char *dir, di_cache_stats *out, di_error *err);
+DI_API di_status di_cache_read_stats(const char *dir, di_cache_dir_stats *out, di_error *err);
 
 /* Reads every record and checks it. Errors: the same. Damage is no error. */
 DI_API di_status di_cache_verify(const char *dir, di_cache_report *out, di_error *err);
 
 /* Expired and superseded records leave the disk; *freed = bytes. options == NULL: all zero. Errors: those above and DI_E_STATE (another
  * process has the directory). */
-DI_API di_status di_cache_compact(const char *dir, const di_cache_options *options, int64_t *freed, di_error *err);
+DI_API di_status di_cache_compact(const char *dir, const di_cache_dir_options *options, int64_t *freed, di_error *err);
 
 /* Removes every record of the tenant with this salt, or of all tenants with NULL, *n = how many could be found. They stay away after any
  * crash. Errors: the same. */
-DI_API di_status di_cache_purge(const char *dir, const di_cache_options *options, const char *salt, int64_t *n, di_error *err);
+DI_API di_status di_cache_purge(const char *dir, const di_cache_dir_options *options, const char *salt, int64_t *n, di_error *err);
 
 #ifdef __cplusplus
 }

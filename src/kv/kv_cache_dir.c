@@ -44,7 +44,7 @@ static di_status open_dir(const char *dir, bool read_only, bool shared, sem_t *n
     return kv_disk_open(&options, out, err);
 }
 
-di_status di_cache_read_stats(const char *dir, di_cache_stats *out, di_error *err)
+di_status di_cache_read_stats(const char *dir, di_cache_dir_stats *out, di_error *err)
 {
     sem_t news;
     kv_disk *disk;
@@ -53,7 +53,7 @@ di_status di_cache_read_stats(const char *dir, di_cache_stats *out, di_error *er
     if (status == DI_OK) {
         kv_disk_counters c;
         kv_disk_get_counters(disk, &c);
-        *out = (di_cache_stats){.bytes = c.bytes,
+        *out = (di_cache_dir_stats){.bytes = c.bytes,
                                 .segments = c.segments,
                                 .units = c.records[KV_DISK_UNIT],
                                 .snapshots = c.records[KV_DISK_SNAPSHOT],
@@ -88,7 +88,7 @@ di_status di_cache_verify(const char *dir, di_cache_report *out, di_error *err)
     return status;
 }
 
-static di_status take_care(const char *dir, const di_cache_options *options, kv_disk_care_kind kind, const kv_tenant *tenant,
+static di_status take_care(const char *dir, const di_cache_dir_options *options, kv_disk_care_kind kind, const kv_tenant *tenant,
                            int64_t *n, di_error *err)
 {
     sem_t news;
@@ -111,12 +111,12 @@ static di_status take_care(const char *dir, const di_cache_options *options, kv_
     return status;
 }
 
-di_status di_cache_compact(const char *dir, const di_cache_options *options, int64_t *freed, di_error *err)
+di_status di_cache_compact(const char *dir, const di_cache_dir_options *options, int64_t *freed, di_error *err)
 {
     return take_care(dir, options, KV_DISK_COMPACT, NULL, freed, err);
 }
 
-di_status di_cache_purge(const char *dir, const di_cache_options *options, const char *salt, int64_t *n, di_error *err)
+di_status di_cache_purge(const char *dir, const di_cache_dir_options *options, const char *salt, int64_t *n, di_error *err)
 {
     kv_tenant tenant;
     if (salt != NULL && !kv_tenant_of((kv_salt){.data = salt, .size = strlen(salt)}, &tenant)) {

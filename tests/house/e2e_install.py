@@ -136,7 +136,7 @@ def test_the_cmake_package_is_enough(prefix, version, tmp_path):
 
 def test_a_cpp_program_uses_all_headers(prefix, tmp_path):
     names = sorted(path.name for path in (prefix / "include/deepinfer").glob("*.h"))
-    assert names == ["base.h", "cache.h", "chat.h", "engine.h", "model.h", "recipe.h", "scheduler.h", "tokenizer.h"]
+    assert names == ["base.h", "cache.h", "chat.h", "engine.h", "grammar.h", "model.h", "recipe.h", "scheduler.h", "tokenizer.h"]
     lines = [f"#include <deepinfer/{name}>" for name in names]
     lines += ["int main() {", "    di_stop *stop = nullptr;", "    if (di_stop_new(nullptr, nullptr, 0, &stop, nullptr) != DI_OK) {",
               "        return 1;", "    }", "    di_stop_free(stop);", "    return DI_VERSION == di_version_number() ? 0 : 1;", "}"]

@@ -29,7 +29,7 @@ static void stats_and_verify_count_what_is_there(void **state)
 {
     (void)state;
     const dfix_dir d = dfix_make();
-    di_cache_stats s;
+    di_cache_dir_stats s;
     di_cache_report r;
     fill(&d);
     assert_int_equal(di_cache_read_stats(d.path, &s, NULL), DI_OK);
@@ -70,7 +70,7 @@ static void purge_takes_one_tenant_or_all(void **state)
 {
     (void)state;
     const dfix_dir d = dfix_make();
-    di_cache_stats s;
+    di_cache_dir_stats s;
     int64_t n = -1;
     fill(&d);
     assert_int_equal(di_cache_purge(d.path, NULL, "blue", &n, NULL), DI_OK);
@@ -90,7 +90,7 @@ static void who_uses_the_directory_alone_is_not_disturbed(void **state)
     (void)state;
     const dfix_dir d = dfix_make();
     const kv_disk_options o = dfix_options(&d);
-    di_cache_stats s;
+    di_cache_dir_stats s;
     int64_t n;
     di_error err;
     kv_disk *const disk = dfix_open(&o);
@@ -115,7 +115,7 @@ static void a_purge_reaches_a_process_that_shares(void **state)
     o.shared = true;
     kv_disk *const disk = dfix_open(&o);
     assert_int_equal(dfix_put(disk, 1, KV_DISK_UNIT, 100), KV_DISK_STORED);
-    assert_int_equal(di_cache_purge(d.path, &(di_cache_options){.shared = true}, NULL, &n, NULL), DI_OK);
+    assert_int_equal(di_cache_purge(d.path, &(di_cache_dir_options){.shared = true}, NULL, &n, NULL), DI_OK);
     assert_int_equal(n, 1);
     const int64_t end = clock_now_ns() + (int64_t)60 * 1000000000;
     while (dfix_get(disk, 1, KV_DISK_UNIT, NULL) != DI_E_STATE) {
