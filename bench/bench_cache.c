@@ -7,13 +7,12 @@
  * in FOLDER (build/bench-cache, which is emptied). Baseline: the same prompt for a tenant that has nothing there.
  * write: prompts of 1,024 tokens with and without tiers, in turns; the ratio is their throughput's, of 31 pairs. Each is new, so all of it
  * is written.
- * trace/KIND/P: prompts with the mean lengths of Mooncake's conversation (12,035 tokens) and tool-agent traces (8,596), a sixteenth
- * of them, uniform from a half to one and a half. Each belongs to one of eight sessions, chosen by Zipf's law with exponent 1; P % of it are the
- * session's, computed before, and the rest is new. The device has room for few. Baseline: the same requests without tiers.
- * isolation: first-token times of prompts that another tenant has in the cache against those of new ones, N pairs (100) in random order;
- * p of a two-sided Mann-Whitney test, which should not be small. Baseline: 0.01.
- *
- * Ratios are medians of pairs in turns; q1 and q3 are their quartiles. --only takes the beginning of a case's name. */
+ * trace/KIND/P: prompts with the mean lengths of Mooncake's conversation (12,035 tokens) and tool-agent traces (8,596), a sixteenth of
+ * them, uniform from a half to one and a half. Each belongs to one of eight sessions, chosen by Zipf's law with exponent 1; P % of it
+ * are the session's, computed before, and the rest is new. The device has room for few. Baseline: the same requests without tiers.
+ * isolation: first-token times of prompts that another tenant has in the cache against those of new ones, N pairs (100) in random
+ * order; p of a two-sided Mann-Whitney test, which should not be small. Baseline: 0.01.  Ratios are medians of pairs in turns; q1 and
+ * q3 are their quartiles. --only takes the beginning of a case's name. */
 #include "core/clock.h"
 #include "cpu_bench.h"
 
