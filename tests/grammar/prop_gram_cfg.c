@@ -455,7 +455,8 @@ static void number_texts(void)
     for (int from = 0, to = 1, length = 1; length <= LONGEST; length++) {
         for (int i = from; i < to; i++) {
             for (int c = 0; c < LETTERS; c++) {
-                (void)snprintf(spelled[n++], LONGEST + 1, "%.*s%c", length - 1, spelled[i], 'a' + c);
+                memcpy(spelled[n], spelled[i], (size_t)length - 1);
+                spelled[n++][length - 1] = (char)('a' + c);
             }
         }
         from = to;
