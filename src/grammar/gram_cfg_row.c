@@ -197,7 +197,7 @@ static void find_tails(gram_cfg *g, uint32_t row)
     bool changed = !gram_failed(g->mem);
     for (int round = 0; changed && round < TAIL_ROUNDS && gram_spend(g->mem, g->n_rule_waits); round++) {
         uint32_t *target = g->targets.words;
-        uint32_t *found = target + n;
+        uint32_t *found = n > 0 ? target + n : target; /* without rules both are NULL */
         for (uint32_t i = 0; i < n; i++) {
             found[i] = OWN;
         }
