@@ -36,7 +36,7 @@ void gram_read_unsupported(gram_reader *r, size_t at, const char *what) { fault_
 bool gram_read_at(const gram_reader *r, const char *text)
 {
     const size_t n = strlen(text);
-    return r->n - r->at >= n && memcmp(r->text + r->at, text, n) == 0;
+    return r->at <= r->n && r->n - r->at >= n && memcmp(r->text + r->at, text, n) == 0; /* a fault can leave it behind the end */
 }
 
 bool gram_read_take(gram_reader *r, const char *text)
