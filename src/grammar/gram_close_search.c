@@ -5,6 +5,7 @@
 
 #define MAX_PLACES 20000u
 #define FEW_PLACES 512u /* to begin with; a power of two */
+#define MEMORY_SHARE 8  /* of the grammar's budget, for the states that a search makes */
 
 typedef struct place {
     gram_pos pos;
@@ -40,6 +41,7 @@ typedef struct search {
     const uint8_t *text;
     size_t n_text;
     uint32_t best;   /* length of the shortest way, GRAM_INF = not known */
+    size_t max_held; /* memory of the grammar beyond which the search gives up, so that the grammar can go on */
     bool no_memory;
     bool too_far;
 } search;
@@ -241,7 +243,8 @@ static void run(search *s)
         if (one->taken == s->best) {
             continue;
         }
-        if (one->taken + 1u >= GRAM_MAX_COMPLETION || s->m->mem->fuel < s->g->step_work / 4 || s->too_far) {
+        if (one->taken + 1u >= GRAM_MAX_COMPLETION || s->m->mem->fuel < s->g->step_work / 4 || s->m->mem->mem.held > s->max_held ||
+            s->too_far) {
             s->too_far = true;
             return;
         }
@@ -306,6 +309,8 @@ static void write_way(search *s, gram_out *out)
 di_status gram_complete(di_grammar *g, gram_pos pos, const uint8_t *text, size_t n_text, gram_out *out, size_t *n, di_error *err)
 {
     search s = {.g = g, .m = &g->machine, .text = text, .n_text = n_text, .best = GRAM_INF};
+    const arena *const memory = &g->mem.mem;
+    s.max_held = memory->held + (memory->max - memory->held) / MEMORY_SHARE;
     *n = 0;
     s.path = malloc(GRAM_MAX_COMPLETION);
     s.no_memory = s.path == NULL;

@@ -142,6 +142,26 @@ static void a_search_that_is_too_long_is_given_up(void **state)
     free(mask);
 }
 
+/* The states that a search makes stay; it takes a part of the memory at most, and leaves the rest to the text. */
+static void a_search_leaves_memory_for_the_text(void **state)
+{
+    (void)state;
+    di_error err;
+    di_matcher *m;
+    size_t n;
+    const di_grammar_options options = {.limits = {.max_memory_bytes = (size_t)4 << 20}};
+    const char text[] = "{\"a\":1,\"b\":2}";
+    di_grammar *const g = gram_must(DI_GRAMMAR_SCHEMA, "{\"type\":\"object\",\"minProperties\":5}", &options);
+    assert_int_equal(di_matcher_new(g, vocabulary, &m, &err), DI_OK);
+    for (int i = 0; i < 3; i++) {
+        unit_expect_error(di_matcher_completion(m, NULL, 0, &n, NULL, &err), DI_E_LIMIT, &err, "too far away", NULL);
+    }
+    assert_int_equal(di_matcher_accept_bytes(m, text, sizeof text - 2, &n, &err), DI_OK);
+    assert_int_equal(n, sizeof text - 2);
+    di_matcher_free(m);
+    di_grammar_free(g);
+}
+
 static void without_room_the_shortest_way_is_taken(void **state)
 {
     (void)state;
@@ -182,6 +202,7 @@ int main(void)
         cmocka_unit_test(completions_are_the_shortest),
         cmocka_unit_test(texts_end_within_their_tokens),
         cmocka_unit_test(a_search_that_is_too_long_is_given_up),
+        cmocka_unit_test(a_search_leaves_memory_for_the_text),
         cmocka_unit_test(without_room_the_shortest_way_is_taken),
     };
     char path[4096];
