@@ -52,6 +52,19 @@ static void memory_and_disk_hold_the_same_tensors(void **state)
     unit_scratch_remove(dir);
 }
 
+static void a_model_without_files_has_no_fingerprint(void **state)
+{
+    const di_synthetic options = {.n_layers = 1, .n_experts = 6};
+    di_model *model = NULL;
+    di_error err;
+    uint8_t digest[MDL_FINGERPRINT_BYTES];
+    (void)state;
+    assert_int_equal(di_synthetic_open(&options, &model, NULL), DI_OK);
+    const mdl_runner runner = {.model = model, .ops = ops_backends()[0]};
+    unit_expect_error(mdl_fingerprint(&runner, digest, &err), DI_E_UNSUPPORTED, &err, "only in memory", "to a folder", NULL);
+    di_model_close(model);
+}
+
 static void bad_options_are_named(void **state)
 {
     const di_synthetic few = {.n_experts = 5};
@@ -69,6 +82,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_reads_what_the_released_layers_hold),
         cmocka_unit_test(memory_and_disk_hold_the_same_tensors),
+        cmocka_unit_test(a_model_without_files_has_no_fingerprint),
         cmocka_unit_test(bad_options_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
