@@ -12,7 +12,8 @@
 #define MAX_TASKS 12       /* contains and broken layers that an item may serve at once */
 #define MAX_VALUES 64      /* of a place that are matched one by one */
 
-enum { UNDECIDED, HOLDS, FAILS, NARROWED }; /* the last: of a demand that leaves values to others, and so covers none */
+/* The last: of a demand that leaves values to others, and so covers none. */
+enum { UNDECIDED = GRAM_UNDECIDED, HOLDS = GRAM_HOLDS, FAILS = GRAM_FAILS, NARROWED };
 
 typedef struct need { /* of one contains, at a leaf */
     uint32_t min;     /* items that must still satisfy it */
@@ -593,42 +594,20 @@ static bool leaf(gram_walk *w)
 
 /* --- The goal of the next item ------------------------------------------------------------------------------------ */
 
-static uint32_t bit_of(search *s, uint32_t which, gram_form form, uint32_t base)
-{
-    gram_json *j = s->j;
-    bool holds = true;
-    bool fails = true;
-    for (uint32_t d = 0; d < s->n_demands; d++) {
-        const uint8_t now = s->demands[(size_t)d * n_demanding(s) + which];
-        holds = holds && (now == HOLDS || form == GRAM_TRUE);
-        fails = fails && (now == FAILS || !gram_sat(j, gram_form_and2(j->forms, s->values[d], form), s->view->levels));
-    }
-    if (holds || fails) {
-        return holds ? GRAM_BIT_HOLDS : GRAM_BIT_FAILS;
-    }
-    gram_stack *work = &j->lang->work;
-    uint32_t i = base;
-    while (i < work->n && work->words[i] != form) {
-        i++;
-    }
-    if (i == work->n) {
-        (void)gram_push(j->mem, work, form);
-    }
-    return i - base;
-}
-
 static void choose(search *s, gram_arr_choice *out)
 {
     gram_json *j = s->j;
     gram_stack *work = &j->lang->work;
     const uint32_t base = work->n;
     const uint32_t n = n_demanding(s);
+    const gram_demands found = {s->values, s->demands, s->n_demands, n, s->view->levels};
     uint32_t *bit = gram_alloc(j->mem, n, sizeof *bit);
     for (uint32_t i = 0; bit != NULL && i < n; i++) {
         if (i >= s->plan->n_layers) {
-            bit[i] = bit_of(s, i, contains_words(s, i - s->plan->n_layers)[0], base);
+            bit[i] = gram_demand_bit(j, &found, i, contains_words(s, i - s->plan->n_layers)[0], base);
         } else {
-            bit[i] = gram_has(s->view->violated, i) ? GRAM_BIT_FAILS : bit_of(s, i, layer_form(s, i, s->view->index), base);
+            bit[i] = gram_has(s->view->violated, i) ? GRAM_BIT_FAILS
+                                                    : gram_demand_bit(j, &found, i, layer_form(s, i, s->view->index), base);
         }
     }
     const gram_form any = gram_form_or(j->forms, s->values, s->n_demands);

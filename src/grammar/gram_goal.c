@@ -10,7 +10,7 @@ bool gram_json_init(gram_json *j, gram_mem *mem, gram_forms *forms, gram_lexes *
     return !gram_failed(mem);
 }
 
-uint32_t gram_goal_of(gram_json *j, gram_form form, const gram_form *observed, uint32_t n)
+uint32_t gram_observed_key(gram_json *j, gram_tuples *keys, gram_form form, const gram_form *observed, uint32_t n, bool *is_new)
 {
     gram_stack *work = &j->lang->work;
     const uint32_t base = work->n;
@@ -18,9 +18,15 @@ uint32_t gram_goal_of(gram_json *j, gram_form form, const gram_form *observed, u
     for (uint32_t i = 0; i < n; i++) {
         (void)gram_push(j->mem, work, observed[i]);
     }
-    bool is_new;
-    const uint32_t id = gram_tuple(j->mem, &j->goal_keys, work->words + base, work->n - base, &is_new);
+    const uint32_t id = gram_tuple(j->mem, keys, work->words + base, work->n - base, is_new);
     work->n = base;
+    return id;
+}
+
+uint32_t gram_goal_of(gram_json *j, gram_form form, const gram_form *observed, uint32_t n)
+{
+    bool is_new;
+    const uint32_t id = gram_observed_key(j, &j->goal_keys, form, observed, n, &is_new);
     if (is_new) {
         gram_goal *goals = gram_grow(j->mem, j->goals, id, &j->goal_capacity, sizeof *goals);
         if (goals == NULL) {
@@ -299,4 +305,27 @@ uint32_t gram_values(gram_json *j, gram_form form, uint32_t cap)
     }
     gram_leave(j->mem);
     return all >= cap ? cap : known ? all : GRAM_NONE;
+}
+
+uint32_t gram_demand_bit(gram_json *j, const gram_demands *d, uint32_t which, gram_form form, uint32_t base)
+{
+    bool holds = true;
+    bool fails = true;
+    for (uint32_t i = 0; i < d->n; i++) {
+        const uint8_t says = d->says[(size_t)i * d->stride + which];
+        holds = holds && (says == GRAM_HOLDS || form == GRAM_TRUE);
+        fails = fails && (says == GRAM_FAILS || !gram_sat(j, gram_form_and2(j->forms, d->values[i], form), d->levels));
+    }
+    if (holds || fails) {
+        return holds ? GRAM_BIT_HOLDS : GRAM_BIT_FAILS;
+    }
+    gram_stack *work = &j->lang->work;
+    uint32_t at = base;
+    while (at < work->n && work->words[at] != form) {
+        at++;
+    }
+    if (at == work->n) {
+        (void)gram_push(j->mem, work, form);
+    }
+    return at - base;
 }

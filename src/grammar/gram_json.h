@@ -202,6 +202,24 @@ bool gram_json_init(gram_json *j, gram_mem *mem, gram_forms *forms, gram_lexes *
 
 uint32_t gram_goal_of(gram_json *j, gram_form form, const gram_form *observed, uint32_t n);
 
+/* The number of a formula and what is observed beside it, among such keys. The n observed ones begin at keys->at[number] + 2. */
+uint32_t gram_observed_key(gram_json *j, gram_tuples *keys, gram_form form, const gram_form *observed, uint32_t n, bool *is_new);
+
+enum { GRAM_UNDECIDED, GRAM_HOLDS, GRAM_FAILS };
+
+/* What a search has found about the next value: the ways that it may be, each a formula and what that says of the demands. */
+typedef struct gram_demands {
+    const gram_form *values; /* [n] */
+    const uint8_t *says;     /* [n][stride] GRAM_UNDECIDED, _HOLDS, _FAILS, or more of the caller's */
+    uint32_t n;
+    uint32_t stride;
+    uint32_t levels; /* of containers that a value may have */
+} gram_demands;
+
+/* GRAM_BIT_HOLDS or GRAM_BIT_FAILS when demand `which`, met by values that satisfy `form`, comes out alike in all of these ways; else the
+ * number of `form` among those to be observed: lang->work from `base` on, where it is added if need be. */
+uint32_t gram_demand_bit(gram_json *j, const gram_demands *d, uint32_t which, gram_form form, uint32_t base);
+
 /* The plan of a goal for texts, numbers, arrays or objects. */
 uint32_t gram_goal_plan(gram_json *j, uint32_t goal, gram_type type);
 

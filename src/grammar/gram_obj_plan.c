@@ -194,15 +194,8 @@ static void spell_small_classes(gatherer *g, gram_obj_plan *plan)
 
 uint32_t gram_obj_plan_of(gram_json *j, gram_form goal, const gram_form *observed, uint32_t n)
 {
-    gram_stack *work = &j->lang->work;
-    const uint32_t base = work->n;
-    (void)gram_push(j->mem, work, goal);
-    for (uint32_t i = 0; i < n; i++) {
-        (void)gram_push(j->mem, work, observed[i]);
-    }
     bool is_new;
-    const uint32_t id = gram_tuple(j->mem, &j->obj_plan_keys, work->words + base, work->n - base, &is_new);
-    work->n = base;
+    const uint32_t id = gram_observed_key(j, &j->obj_plan_keys, goal, observed, n, &is_new);
     if (!is_new) {
         return id;
     }

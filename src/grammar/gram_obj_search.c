@@ -13,7 +13,7 @@
 
 #define MAX_DEMANDS 512
 
-enum { UNDECIDED, HOLDS, FAILS };
+enum { UNDECIDED = GRAM_UNDECIDED, HOLDS = GRAM_HOLDS, FAILS = GRAM_FAILS };
 
 typedef struct member { /* to be written later */
     uint32_t slot;
@@ -382,39 +382,15 @@ static bool leaf(gram_walk *w)
 
 /* --- The goal of the next member ---------------------------------------------------------------------------------- */
 
-static uint32_t bit_of_layer(search *s, uint32_t layer, uint32_t base)
-{
-    gram_json *j = s->j;
-    const gram_form form = demand_on_next(s, layer);
-    bool holds = true;
-    bool fails = true;
-    for (uint32_t d = 0; d < s->n_demands; d++) {
-        const uint8_t now = s->demands[(size_t)d * s->plan->n_layers + layer];
-        holds = holds && (now == HOLDS || form == GRAM_TRUE);
-        fails = fails && (now == FAILS || !gram_sat(j, gram_form_and2(j->forms, s->values[d], form), s->view->levels));
-    }
-    if (holds || fails) {
-        return holds ? GRAM_BIT_HOLDS : GRAM_BIT_FAILS;
-    }
-    gram_stack *work = &j->lang->work;
-    uint32_t i = base;
-    while (i < work->n && work->words[i] != form) {
-        i++;
-    }
-    if (i == work->n) {
-        (void)gram_push(j->mem, work, form);
-    }
-    return i - base;
-}
-
 static void choose(search *s, gram_obj_choice *out)
 {
     gram_json *j = s->j;
     gram_stack *work = &j->lang->work;
     const uint32_t base = work->n;
+    const gram_demands found = {s->values, s->demands, s->n_demands, s->plan->n_layers, s->view->levels};
     uint32_t *bit = gram_alloc(j->mem, s->plan->n_layers, sizeof *bit);
     for (uint32_t i = 0; bit != NULL && i < s->plan->n_layers; i++) {
-        bit[i] = is_violated(s, i) ? GRAM_BIT_FAILS : bit_of_layer(s, i, base);
+        bit[i] = is_violated(s, i) ? GRAM_BIT_FAILS : gram_demand_bit(j, &found, i, demand_on_next(s, i), base);
     }
     const gram_form any = gram_form_or(j->forms, s->values, s->n_demands);
     out->bit = bit;
