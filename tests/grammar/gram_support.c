@@ -1,6 +1,8 @@
 /* gram_support.c - see gram_support.h. */
 #include "gram_support.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 int64_t gram_check(di_grammar *grammar, const char *text, size_t n)
@@ -92,4 +94,18 @@ void gram_write_json(buf *out, const js_value *value, bool spaced)
         write_container(out, value, spaced);
         break;
     }
+}
+
+int gram_open_demo(di_tokenizer **tokenizer, int32_t end_id, di_vocabulary **vocabulary)
+{
+    char path[4096];
+    di_error err;
+    const char *const source = getenv("DI_SOURCE_DIR");
+    (void)snprintf(path, sizeof path, "%s/models/demo/tokenizer.json", source != NULL ? source : ".");
+    if (di_tokenizer_open(path, tokenizer, &err) != DI_OK ||
+        (vocabulary != NULL && di_vocabulary_new(*tokenizer, &end_id, 1, vocabulary, &err) != DI_OK)) {
+        fprintf(stderr, "%s\n", err.message);
+        return 1;
+    }
+    return 0;
 }

@@ -21,6 +21,10 @@ di_grammar *gram_must(di_grammar_kind kind, const char *text, const di_grammar_o
 const char *gram_first_wrong(di_grammar_kind kind, const char *grammar, const di_grammar_options *options, bool inside,
                              const char *const *texts);
 
+/* The demo model's tokenizer and its vocabulary with one end id, for a main(): 0, or 1 with the reason on stderr. `vocabulary` NULL = not wanted.
+ * The caller frees both. */
+int gram_open_demo(di_tokenizer **tokenizer, int32_t end_id, di_vocabulary **vocabulary);
+
 /* Writes a value as JSON: compact, or `spaced` as Python's json.dumps does. */
 void gram_write_json(buf *out, const js_value *value, bool spaced);
 

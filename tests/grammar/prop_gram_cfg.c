@@ -479,13 +479,7 @@ int main(void)
         cmocka_unit_test(texts_and_their_beginnings_are_those_of_the_language),
         cmocka_unit_test(masks_are_those_of_the_language),
     };
-    char path[4096];
-    di_error err;
-    const int32_t end = END_ID;
-    const char *const source = getenv("DI_SOURCE_DIR");
-    (void)snprintf(path, sizeof path, "%s/models/demo/tokenizer.json", source != NULL ? source : ".");
-    if (di_tokenizer_open(path, &tokenizer, &err) != DI_OK || di_vocabulary_new(tokenizer, &end, 1, &vocabulary, &err) != DI_OK) {
-        fprintf(stderr, "%s\n", err.message);
+    if (gram_open_demo(&tokenizer, END_ID, &vocabulary) != 0) {
         return 1;
     }
     n_words = di_vocabulary_mask_words(vocabulary);

@@ -4,23 +4,17 @@
 #include "gram_support.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 enum { END_ID = 1, STEPS = 1000000 };
 
 static void a_million_steps_meet_no_dead_end(void **state)
 {
     (void)state;
-    char path[4096];
     di_tokenizer *tokenizer;
     di_vocabulary *vocabulary;
     gram_hunt_counts counts;
-    const int32_t end = END_ID;
-    const char *const source = getenv("DI_SOURCE_DIR");
-    (void)snprintf(path, sizeof path, "%s/models/demo/tokenizer.json", source != NULL ? source : ".");
-    assert_int_equal(di_tokenizer_open(path, &tokenizer, NULL), DI_OK);
-    assert_int_equal(di_vocabulary_new(tokenizer, &end, 1, &vocabulary, NULL), DI_OK);
-    gram_hunt(vocabulary, tokenizer, end, STEPS, 99, &counts);
+    assert_int_equal(gram_open_demo(&tokenizer, END_ID, &vocabulary), 0);
+    gram_hunt(vocabulary, tokenizer, END_ID, STEPS, 99, &counts);
     printf("slow_gram_ends: %lld steps through %lld schemas, %lld texts ended, %lld of them judged, %lld given up\n",
            (long long)counts.steps, (long long)counts.schemas, (long long)counts.texts, (long long)counts.judged,
            (long long)counts.given_up);

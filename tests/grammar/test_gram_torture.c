@@ -1,5 +1,6 @@
 /* Fails each allocation of compiling and matching in turn (support/torture.h): a clean DI_E_MEMORY, no leak.
  * ctest: wrap=malloc,calloc,realloc,strdup,aligned_alloc,free timeout=300 */
+#include "gram_support.h"
 #include "support/torture.h"
 
 #include <deepinfer/grammar.h>
@@ -113,12 +114,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_allocation_may_fail),
     };
-    char path[4096];
-    di_error err;
-    const char *const source = getenv("DI_SOURCE_DIR");
-    (void)snprintf(path, sizeof path, "%s/models/demo/tokenizer.json", source != NULL ? source : ".");
-    if (di_tokenizer_open(path, &tokenizer, &err) != DI_OK) {
-        fprintf(stderr, "%s\n", err.message);
+    if (gram_open_demo(&tokenizer, 0, NULL) != 0) {
         return 1;
     }
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
