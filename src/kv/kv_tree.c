@@ -49,6 +49,13 @@ static void add_match(kv_unit *unit, kv_match *out)
     }
 }
 
+/* The unit of these ids behind `parent`, whose key `key` becomes its own; NULL when it is not there. */
+static kv_unit *child_of(const kv_store *store, const kv_unit *parent, const int32_t *ids, const uint8_t *image, uint8_t key[KV_KEY_BYTES])
+{
+    kv_unit *const unit = kv_key_next(store->name_space, key, ids, image, key) ? unit_with(store, key) : NULL;
+    return unit != NULL && is_same(unit, parent, ids, image) ? unit : NULL;
+}
+
 void kv_find(kv_store *store, kv_salt salt, const int32_t *ids, int64_t n, const uint8_t (*image)[KV_KEY_BYTES],
              int64_t max_tokens, kv_match *out)
 {
@@ -58,11 +65,8 @@ void kv_find(kv_store *store, kv_salt salt, const int32_t *ids, int64_t n, const
     bool more = n_units > 0 && kv_key_root(store->name_space, salt, key);
     store->now++;
     for (int64_t i = 0; i < n_units && more; i++) {
-        const int32_t *const here = ids + i * KV_UNIT_TOKENS;
-        const uint8_t *const digest = image != NULL ? image[i] : no_image;
-        more = kv_key_next(store->name_space, key, here, digest, key);
-        kv_unit *const unit = more ? unit_with(store, key) : NULL;
-        more = unit != NULL && is_same(unit, out->last, here, digest);
+        kv_unit *const unit = child_of(store, out->last, ids + i * KV_UNIT_TOKENS, image != NULL ? image[i] : no_image, key);
+        more = unit != NULL;
         if (more) {
             add_match(unit, out);
         }
@@ -82,10 +86,8 @@ kv_unit *kv_peek(const kv_store *store, kv_salt salt, const int32_t *ids, int64_
     uint8_t key[KV_KEY_BYTES];
     bool more = n_units > 0 && kv_key_root(store->name_space, salt, key);
     for (int64_t i = 0; i < n_units && more; i++) {
-        const int32_t *const here = ids + i * KV_UNIT_TOKENS;
-        more = kv_key_next(store->name_space, key, here, NULL, key);
-        kv_unit *const unit = more ? unit_with(store, key) : NULL;
-        more = unit != NULL && is_same(unit, last, here, no_image);
+        kv_unit *const unit = child_of(store, last, ids + i * KV_UNIT_TOKENS, no_image, key);
+        more = unit != NULL;
         last = more ? unit : last;
     }
     return last;
