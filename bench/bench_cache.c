@@ -15,6 +15,7 @@
  * q3 are their quartiles. --only takes the beginning of a case's name. */
 #include "core/clock.h"
 #include "cpu_bench.h"
+#include "order.h"
 
 #include <deepinfer/engine.h>
 
@@ -57,19 +58,12 @@ static void report(const char *name, const char *metric, double value, const cha
 
 static bool wanted(const char *name) { return strncmp(name, only, strlen(only)) == 0; }
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a;
-    const double y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* The median of values and the one of ratios, with its quartiles. Sorts both. */
 static void report_pairs(const char *name, const char *metric, const char *unit, const char *baseline, double *values, double *ratios,
                          size_t n)
 {
-    qsort(values, n, sizeof *values, by_value);
-    qsort(ratios, n, sizeof *ratios, by_value);
+    qsort(values, n, sizeof *values, bench_by_double);
+    qsort(ratios, n, sizeof *ratios, bench_by_double);
     report(name, metric, values[n / 2], unit, baseline, ratios[n / 2]);
     report(name, "q1", values[n / 4], unit, baseline, ratios[n / 4]);
     report(name, "q3", values[n - 1 - n / 4], unit, baseline, ratios[n - 1 - n / 4]);

@@ -14,7 +14,6 @@
 #include "model/mdl_inventory.h"
 #include "model/model.h"
 #include "rates.h"
-#include "slice_model.h"
 #include "stage_clock.h"
 
 #include <deepinfer/engine.h>
@@ -60,16 +59,6 @@ static di_status count_tensor(void *arg, const mdl_tensor *t, di_error *err)
         d->dense_values += (size_t)(t->n_out * t->n_in);
     }
     return DI_OK;
-}
-
-static bool wanted(const demo *d, const char *name)
-{
-    for (int i = 0; i < d->n_words; i++) {
-        if (strncmp(name, d->words[i], strlen(d->words[i])) == 0) {
-            return true;
-        }
-    }
-    return d->n_words == 0;
 }
 
 static void report(const demo *d, const char *name, int threads, double value, const char *unit, const char *baseline,
@@ -199,7 +188,7 @@ static void bench_decode(const demo *d, di_engine *engine, rates *c, int32_t n)
     di_error err;
     char name[32];
     snprintf(name, sizeof name, "decode_x%d", (int)n);
-    if (!wanted(d, name)) {
+    if (!bench_wanted(d->words, d->n_words, name)) {
         return;
     }
     for (int32_t i = 0; i < n; i++) {
@@ -241,7 +230,7 @@ static void bench_prefill(const demo *d, di_engine *engine, rates *c)
     double speed[ROUNDS];
     double ratio[ROUNDS];
     uint64_t seed = 9;
-    if (!wanted(d, "prefill_512")) {
+    if (!bench_wanted(d->words, d->n_words, "prefill_512")) {
         return;
     }
     stage_clock_start(engine);

@@ -1,11 +1,10 @@
 /* bench_slice.c - a slice of the released model, two layers of real shapes, through the engine: decode against the byte
  * floor, prefill against the multiply-add peak.
  *
- *   bench_slice [--json] [--stages] [--experts N] [--folder DIR] [CASE...]
+ *   bench_slice [--json] [--stages] [--experts N] [CASE...]
  *
- * The first run writes a checkpoint of random weights into DIR (build/bench-slice-N): slice_model.h says what is in it;
- * N is 48. CASE keeps the cases that begin with a given word (decode_x1, decode_x8, prefill_512), --stages tells how
- * long each stage took.
+ * The model is di_synthetic of <deepinfer/model.h> with N routed experts a layer (48). CASE keeps the cases that begin
+ * with a given word (decode_x1, decode_x8, prefill_512), --stages tells how long each stage took.
  *
  * The byte floor of a step is what it must read, at the read ceiling of the same round: all dense weights of the
  * layers, the head, the shared experts and the routed experts that are hit (batch 1: six a layer; batch 8: counted in
@@ -16,10 +15,10 @@
 #include "core/clock.h"
 #include "cpu_bench.h"
 #include "rates.h"
-#include "slice_model.h"
 #include "stage_clock.h"
 
 #include <deepinfer/engine.h>
+#include <deepinfer/model.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,23 +29,14 @@ enum { ROUNDS = CPU_BENCH_ROUNDS, PROMPT = 512, BATCH = 8 };
 
 /* The model, and what the bench was asked for. */
 typedef struct slice {
-    slice_model model;
+    di_step_bytes bytes; /* of the model */
+    int n_experts;       /* routed, a layer */
     double hit; /* routed experts of both layers that a step of a batch reads, on average */
     char *const *words; /* cases asked for; none = all */
     int n_words;
     bool json;
     bool stages;
 } slice;
-
-static bool wanted(const slice *s, const char *name)
-{
-    for (int i = 0; i < s->n_words; i++) {
-        if (strncmp(name, s->words[i], strlen(s->words[i])) == 0) {
-            return true;
-        }
-    }
-    return s->n_words == 0;
-}
 
 static void report(bool json, const char *name, int threads, double value, const char *unit, const char *baseline,
                    double ratio)
@@ -97,7 +87,7 @@ static int64_t step(di_engine *engine, di_sequence **s, size_t n, int threads, u
 static double floor_bytes(const slice *s, int32_t n)
 {
     const double hit = n == 1 ? 2.0 * 6.0 : s->hit;
-    return (double)s->model.dense_bytes + (double)s->model.head_bytes + hit * (double)s->model.expert_bytes;
+    return (double)s->bytes.dense + (double)s->bytes.head + hit * (double)s->bytes.expert;
 }
 
 /* Experts that the tokens of a step chose (trace of router_ids), by layer. */
@@ -142,7 +132,7 @@ static void measure_hits(slice *s, const di_model *model)
         for (int b = 0; b < BATCH; b++) {
             bench_must(di_sequence_run(seqs[b], &err), &err);
         }
-        for (int e = 0; e < s->model.n_experts; e++) {
+        for (int e = 0; e < s->n_experts; e++) {
             s->hit += (double)(set.hit[0][e] + set.hit[1][e]) / steps;
         }
     }
@@ -185,7 +175,7 @@ static void bench_decode(const slice *s, di_engine *engine, rates *c, int32_t n)
     uint64_t seed = 7;
     char name[32];
     snprintf(name, sizeof name, "decode_x%d", (int)n);
-    if (!wanted(s, name)) {
+    if (!bench_wanted(s->words, s->n_words, name)) {
         return;
     }
     start_batch(engine, seqs, n, &seed);
@@ -215,9 +205,9 @@ static void bench_prefill(const slice *s, di_engine *engine, rates *c)
     double ratio[ROUNDS];
     uint64_t seed = 9;
     const double attention = 2.0 * 2.0 * 64.0 * 512.0 * (128.0 + PROMPT / 2.0); /* both layers, about */
-    const double layers = (double)s->model.dense_values + 2.0 * 6.0 * (double)s->model.expert_values;
-    const double work = PROMPT * (layers + attention + (double)s->model.head_bytes / 2.0);
-    if (!wanted(s, "prefill_512")) {
+    const double layers = (double)s->bytes.dense_values + 2.0 * 6.0 * (double)s->bytes.expert_values;
+    const double work = PROMPT * (layers + attention + (double)s->bytes.head_values);
+    if (!bench_wanted(s->words, s->n_words, "prefill_512")) {
         return;
     }
     stage_clock_start(engine);
@@ -257,36 +247,26 @@ static void bench_threads(const slice *s, const di_model *model, int threads)
 int main(int argc, char **argv)
 {
     char *words[8];
-    slice s = {.words = words};
-    int n_experts = 48;
-    char dir[4096] = "";
+    slice s = {.words = words, .n_experts = 48};
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--json") == 0) {
             s.json = true;
         } else if (strcmp(argv[i], "--stages") == 0) {
             s.stages = true;
         } else if (strcmp(argv[i], "--experts") == 0 && i + 1 < argc) {
-            n_experts = atoi(argv[++i]);
-        } else if (strcmp(argv[i], "--folder") == 0 && i + 1 < argc) {
-            snprintf(dir, sizeof dir, "%s", argv[++i]);
+            s.n_experts = atoi(argv[++i]);
         } else if (s.n_words < 8) {
             words[s.n_words++] = argv[i];
         }
     }
-    if (n_experts < 6 || n_experts > 384) {
-        bench_fail("--experts: 6 to 384");
-    }
-    if (dir[0] == '\0') {
-        snprintf(dir, sizeof dir, "build/bench-slice-%d", n_experts);
-    }
-    slice_model_prepare(&s.model, n_experts, dir);
     di_error err;
     di_model *model;
-    bench_must(di_model_open(dir, NULL, &model, &err), &err);
+    bench_must(di_synthetic_open(&(di_synthetic){.n_experts = s.n_experts}, &model, &err), &err);
+    di_model_get_step_bytes(model, &s.bytes);
     measure_hits(&s, model);
     fprintf(stderr,
             "%d experts, 12 hit by one token, %.1f by a batch; a step of one token reads %.0f MB, of %d about %.0f MB\n",
-            n_experts, s.hit, floor_bytes(&s, 1) * 1e-6, BATCH, floor_bytes(&s, BATCH) * 1e-6);
+            s.n_experts, s.hit, floor_bytes(&s, 1) * 1e-6, BATCH, floor_bytes(&s, BATCH) * 1e-6);
     bench_threads(&s, model, 1);
     bench_threads(&s, model, 2);
     di_model_close(model);

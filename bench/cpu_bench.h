@@ -63,7 +63,8 @@ double bench_median(const double values[CPU_BENCH_ROUNDS]);
 void bench_fill_fp8(uint8_t *codes, size_t n, uint64_t *state);
 void bench_fill_fp4(uint8_t *codes, size_t n, uint64_t *state);
 
-bool bench_wanted(const cpu_bench *b, const char *name);
+/* A case is wanted when its name begins with one of the words, or there are none. */
+bool bench_wanted(char *const *words, int n_words, const char *name);
 int bench_add(cpu_bench *b, bench_lane *lane, const char *name, bench_work work, const void *what, int ceiling,
               bool computes);
 /* Runs all cases in turns, reports those from `first` on and forgets all but the ceilings. */

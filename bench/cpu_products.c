@@ -137,7 +137,7 @@ static void bench_shape(cpu_bench *b, const shape *s)
     for (size_t r = 0; r < N_ROWS; r++) {
         char name[48];
         snprintf(name, sizeof name, "%s_x%d", s->name, (int)rows[r]);
-        if (!bench_wanted(b, name)) {
+        if (!bench_wanted(b->words, b->n_words, name)) {
             continue;
         }
         if (of.matrix == NULL) {

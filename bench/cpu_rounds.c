@@ -66,14 +66,14 @@ void bench_fill_fp4(uint8_t *codes, size_t n, uint64_t *state)
     }
 }
 
-bool bench_wanted(const cpu_bench *b, const char *name)
+bool bench_wanted(char *const *words, int n_words, const char *name)
 {
-    for (int i = 0; i < b->n_words; i++) {
-        if (strncmp(name, b->words[i], strlen(b->words[i])) == 0) {
+    for (int i = 0; i < n_words; i++) {
+        if (strncmp(name, words[i], strlen(words[i])) == 0) {
             return true;
         }
     }
-    return b->n_words == 0;
+    return n_words == 0;
 }
 
 int bench_add(cpu_bench *b, bench_lane *lane, const char *name, bench_work work, const void *what, int ceiling,

@@ -224,13 +224,13 @@ void bench_stages(cpu_bench *b)
             char index[32];
             snprintf(attend, sizeof attend, "attend_x%d", (int)rows[r]);
             snprintf(index, sizeof index, "index_x%d", (int)rows[r]);
-            if (s[r] == NULL && (bench_wanted(b, attend) || bench_wanted(b, index))) {
+            if (s[r] == NULL && (bench_wanted(b->words, b->n_words, attend) || bench_wanted(b->words, b->n_words, index))) {
                 s[r] = stage_new(b->lanes[1].dev, rows[r]);
             }
-            if (bench_wanted(b, attend)) {
+            if (bench_wanted(b->words, b->n_words, attend)) {
                 bench_add(b, lane, attend, work_attend, s[r], lane->compute, true);
             }
-            if (bench_wanted(b, index)) {
+            if (bench_wanted(b->words, b->n_words, index)) {
                 bench_add(b, lane, index, work_index, s[r], lane->compute, true);
             }
         }
