@@ -99,7 +99,8 @@ di_status mdl_fingerprint(const mdl_runner *r, uint8_t out[DIGEST_BYTES], di_err
     const bool whole = mdl_checkpoint_bytes(m->checkpoint) <= WHOLE_BYTES;
     absorber a = {.digest = {0}, .status = DI_OK};
     if (m->dir == NULL) {
-        return err_set(err, DI_E_UNSUPPORTED, "a model that is only in memory can't have a cache below the device: write it to a folder first");
+        return err_set(err, DI_E_UNSUPPORTED,
+                       "a model that is only in memory can't have a cache below the device: write it to a folder first");
     }
     absorb(&a, VERSION, sizeof VERSION - 1);
     absorb(&a, numerics, strlen(numerics));
