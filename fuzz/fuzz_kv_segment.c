@@ -46,32 +46,32 @@ static void sign(uint8_t *bytes, size_t size)
     }
 }
 
-struct kv_io { /* a queue without threads */
-    kv_io_request *over;
+struct io_queue { /* a queue without threads */
+    io_request *over;
 };
 
-static void submit(kv_io *io, kv_io_request *r)
+static void submit(io_queue *io, io_request *r)
 {
     r->result = pread(r->fd, r->data, r->size, (off_t)r->offset);
     r->next = io->over;
     io->over = r;
 }
 
-static kv_io_request *wait_for(kv_io *io, int64_t timeout_ns)
+static io_request *wait_for(io_queue *io, int64_t timeout_ns)
 {
     (void)timeout_ns;
-    kv_io_request *const list = io->over;
+    io_request *const list = io->over;
     io->over = NULL;
     return list;
 }
 
-static int memory_file(const kv_io_table *table, int dir, const char *name, int flags)
+static int memory_file(const io_table *table, int dir, const char *name, int flags)
 {
     (void)dir, (void)name, (void)flags;
     return dup(*(const int *)table->user);
 }
 
-static void list(kv_disk *disk, kv_io *io, int fd, const kv_segment *segment, uint64_t from, uint64_t to, size_t size)
+static void list(kv_disk *disk, io_queue *io, int fd, const kv_segment *segment, uint64_t from, uint64_t to, size_t size)
 {
     kv_listing listing;
     if (kv_list_segment(disk, io, segment, from, to, &listing) != 0) {
@@ -94,7 +94,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     int fd = memfd_create("segment", MFD_CLOEXEC);
     uint8_t *const bytes = malloc(size);
-    kv_io io = {.over = NULL};
+    io_queue io = {.over = NULL};
     kv_disk *const disk = calloc(1, sizeof *disk);
     kv_segment *const segment = kv_segment_new(segment_id, segment_nonce);
     require(fd >= 0 && bytes != NULL && disk != NULL && segment != NULL);
@@ -103,7 +103,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         sign(bytes, size - 1);
     }
     require(write(fd, bytes, size - 1) == (ssize_t)(size - 1));
-    const kv_io_table table = {.submit = submit, .wait = wait_for, .open_file = memory_file, .user = &fd};
+    const io_table table = {.submit = submit, .wait = wait_for, .open_file = memory_file, .user = &fd};
     disk->io = &table;
     disk->o.max_record_bytes = MAX_PAYLOAD;
     list(disk, &io, fd, segment, 0, 0, size - 1);

@@ -233,7 +233,7 @@ bool kv_append(kv_disk *disk, kv_listed *listed, const void *payload, kv_disk_pu
 static int write_buffer(kv_disk *disk)
 {
     kv_active *const a = &disk->active;
-    int error = kv_io_whole(disk->io, disk->write_io, a->fd, true, a->at - a->filled, a->buffer, a->filled, DEPTH);
+    int error = io_whole(disk->io, disk->write_io, a->fd, true, a->at - a->filled, a->buffer, a->filled, DEPTH);
     if (error == 0 && !disk->o.no_sync) {
         error = disk->io->sync(disk->io, a->fd);
     }
@@ -328,7 +328,7 @@ static int write_tail(kv_disk *disk, int fd, const kv_where *where, const kv_lis
     head.aux = where->offset;
     kv_head_seal(&head, "");
     memcpy(tail + size - KV_BLOCK, &head, sizeof head);
-    int error = kv_io_whole(disk->io, disk->write_io, fd, true, where->offset, tail, size, DEPTH);
+    int error = io_whole(disk->io, disk->write_io, fd, true, where->offset, tail, size, DEPTH);
     error = error == 0 ? disk->io->truncate(disk->io, fd, where->offset + size) : error;
     error = error == 0 && !disk->o.no_sync ? disk->io->sync(disk->io, fd) : error;
     free(tail);

@@ -40,7 +40,7 @@ kv_disk_op *kv_stack_take(kv_stack *stack)
     return list;
 }
 
-static void hand_over(kv_disk *disk, kv_stack *stack, kv_io *io, kv_disk_op *op, int what)
+static void hand_over(kv_disk *disk, kv_stack *stack, io_queue *io, kv_disk_op *op, int what)
 {
     op->what = what;
     op->status = DI_OK;
@@ -137,7 +137,7 @@ static di_status open_directory(kv_disk *disk, di_error *err)
 
 static di_status open_queues(kv_disk *disk, di_error *err)
 {
-    const kv_io_table *const tables[] = {disk->o.io != NULL ? disk->o.io : &kv_io_uring, &kv_io_threads};
+    const io_table *const tables[] = {disk->o.io != NULL ? disk->o.io : &io_by_uring, &io_by_threads};
     for (size_t i = 0; i < 2 && disk->write_io == NULL; i++) {
         disk->io = tables[i];
         disk->read_io = disk->io->open(disk->io, disk->o.queue_depth);

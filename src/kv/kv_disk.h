@@ -35,7 +35,7 @@ typedef struct kv_disk_class {
     int32_t priority; /* 0..3: times that a record which nobody used is spared when its segment is the oldest */
 } kv_disk_class;
 
-typedef struct kv_io_table kv_io_table; /* kv_io.h */
+typedef struct io_table io_table; /* io.h */
 
 typedef struct kv_disk_options {
     const char *path;       /* made when its parent is there. Copied, as all of the options */
@@ -52,7 +52,7 @@ typedef struct kv_disk_options {
     int64_t max_waiting;    /* payload bytes of puts that wait, beyond which kv_disk_put refuses; 0 = 64 MiB */
     kv_disk_class classes[KV_DISK_CLASSES]; /* all zero: 0 = 7 days, 1 = 3 days, 2 = 1 day, 3 = 1 hour */
     int64_t lease_s;        /* shared: a writer of another host that has not been heard of for so long is dead; 0 = 60 */
-    const kv_io_table *io;  /* NULL = io_uring, else threads, as the system allows */
+    const io_table *io;  /* NULL = io_uring, else threads, as the system allows */
     void (*wake)(void *user); /* an operation is ready for kv_disk_poll; called on the store's threads. NULL = none */
     void *wake_user;
 } kv_disk_options;

@@ -8,7 +8,7 @@
 #define KV_KV_DISK_INT_H
 
 #include "kv/kv_index.h"
-#include "kv/kv_io.h"
+#include "core/io.h"
 #include "kv/kv_writers.h"
 
 #include "core/buf.h"
@@ -173,14 +173,14 @@ struct kv_disk { /* owner: who opened it */
     char *index_path;
     bool index_is_temporary;
     int dir;
-    const kv_io_table *io;
+    const io_table *io;
     int direct; /* O_DIRECT, or 0 where it was refused or is not wanted */
 
     kv_stack to_reader;
     kv_stack to_writer;
     kv_stack done;
-    kv_io *read_io;
-    kv_io *write_io;
+    io_queue *read_io;
+    io_queue *write_io;
     pthread_t read_thread;
     pthread_t write_thread;
     bool read_started;
@@ -254,10 +254,10 @@ int kv_open_segment(const kv_disk *disk, const char *name, int flags);
 
 /* Lists the records that begin in [from, to) (to: 0 = all there are). Heads that are damaged are left out, as is all that can't be proved
  * to be a record of this segment. Errors: -errno. */
-int kv_list_segment(const kv_disk *disk, kv_io *io, const kv_segment *segment, uint64_t from, uint64_t to, kv_listing *out);
+int kv_list_segment(const kv_disk *disk, io_queue *io, const kv_segment *segment, uint64_t from, uint64_t to, kv_listing *out);
 
 /* Reads record `listed` whole into `buffer` (aligned, room for the longest record) and checks it. 0, -errno, or -EBADMSG. */
-int kv_read_record(const kv_disk *disk, kv_io *io, int fd, const kv_segment *segment, const kv_listed *listed, uint8_t *buffer);
+int kv_read_record(const kv_disk *disk, io_queue *io, int fd, const kv_segment *segment, const kv_listed *listed, uint8_t *buffer);
 
 /* kv_append.c: the active segment */
 bool kv_active_open(kv_disk *disk); /* there is one, or one is begun; false: budget or disk */

@@ -15,7 +15,7 @@
 enum { MAX_OPEN_FILES = 256 };
 
 typedef struct flight { /* one read that is out; owner: the reading thread */
-    kv_io_request request;
+    io_request request;
     kv_disk_read *read;  /* NULL: given back already */
     kv_segment *segment; /* with a lease of its own */
     uint8_t *buffer;
@@ -193,7 +193,7 @@ static void land(kv_reader *r, flight *f, di_status status)
 
 static void begin_waiting(kv_reader *r);
 
-static void came_back(kv_reader *r, kv_io_request *request)
+static void came_back(kv_reader *r, io_request *request)
 {
     flight *const f = request->user;
     const bool again = request->result == -EINTR || request->result == -EAGAIN;
@@ -254,7 +254,7 @@ static void start(kv_reader *r, flight *f, kv_disk_read *read)
     f->size = size;
     f->busy = true;
     atomic_fetch_add(&f->segment->leases, 1);
-    f->request = (kv_io_request){.fd = fd, .offset = read->place.offset, .data = f->buffer, .size = size, .user = f};
+    f->request = (io_request){.fd = fd, .offset = read->place.offset, .data = f->buffer, .size = size, .user = f};
     if (r->n_out++ == 0) {
         r->busy_since_ns = clock_now_ns();
     }
@@ -364,8 +364,8 @@ static void turn(kv_reader *r)
         const int64_t left = r->next_deadline_ns - clock_now_ns();
         timeout = left > 0 ? left : 0;
     }
-    for (kv_io_request *q = r->disk->io->wait(r->disk->read_io, timeout); q != NULL;) {
-        kv_io_request *const next = q->next;
+    for (io_request *q = r->disk->io->wait(r->disk->read_io, timeout); q != NULL;) {
+        io_request *const next = q->next;
         came_back(r, q);
         q = next;
     }
@@ -379,8 +379,8 @@ static void end(kv_reader *r)
         finish(r, take_waiting(r), DI_E_CANCELLED);
     }
     while (r->n_out > 0) {
-        for (kv_io_request *q = r->disk->io->wait(r->disk->read_io, -1); q != NULL;) {
-            kv_io_request *const next = q->next;
+        for (io_request *q = r->disk->io->wait(r->disk->read_io, -1); q != NULL;) {
+            io_request *const next = q->next;
             came_back(r, q);
             q = next;
         }

@@ -27,7 +27,7 @@ int kv_open_segment(const kv_disk *disk, const char *name, int flags)
 
 typedef struct search { /* through one file */
     const kv_disk *disk;
-    kv_io *io;
+    io_queue *io;
     const kv_segment *segment;
     int fd;
     uint64_t size;  /* of the file, whole blocks */
@@ -49,9 +49,9 @@ static const uint8_t *block_at(search *s, uint64_t offset, uint64_t ahead)
 {
     if (offset < s->begin || offset + KV_BLOCK > s->end) {
         const uint64_t n = ahead < s->size - offset ? ahead : s->size - offset;
-        int error = kv_io_whole(s->disk->io, s->io, s->fd, false, offset, s->window, (size_t)n, DEPTH);
+        int error = io_whole(s->disk->io, s->io, s->fd, false, offset, s->window, (size_t)n, DEPTH);
         if (error != 0 && n > KV_BLOCK) {
-            error = kv_io_whole(s->disk->io, s->io, s->fd, false, offset, s->window, KV_BLOCK, 1);
+            error = io_whole(s->disk->io, s->io, s->fd, false, offset, s->window, KV_BLOCK, 1);
             ahead = KV_BLOCK;
         }
         s->begin = offset;
@@ -108,7 +108,7 @@ static bool read_catalogue(search *s)
     }
     const size_t size = (size_t)kv_record_bytes(head.bytes);
     uint8_t *const buffer = ar_calloc_aligned(1, size, KV_BLOCK);
-    bool good = buffer != NULL && kv_io_whole(s->disk->io, s->io, s->fd, false, head.offset, buffer, size, DEPTH) == 0 &&
+    bool good = buffer != NULL && io_whole(s->disk->io, s->io, s->fd, false, head.offset, buffer, size, DEPTH) == 0 &&
                 kv_payload_good(&head, buffer + KV_HEAD_BYTES);
     for (uint64_t at = 0; good && at < head.bytes; at += sizeof(kv_listed)) {
         kv_listed listed;
@@ -155,7 +155,7 @@ static bool read_heads(search *s, uint64_t from, uint64_t to)
     return true;
 }
 
-int kv_list_segment(const kv_disk *disk, kv_io *io, const kv_segment *segment, uint64_t from, uint64_t to, kv_listing *out)
+int kv_list_segment(const kv_disk *disk, io_queue *io, const kv_segment *segment, uint64_t from, uint64_t to, kv_listing *out)
 {
     struct stat st;
     *out = (kv_listing){.items = NULL};
@@ -184,7 +184,7 @@ int kv_list_segment(const kv_disk *disk, kv_io *io, const kv_segment *segment, u
     return good ? 0 : s.error != 0 ? s.error : -EIO;
 }
 
-int kv_read_record(const kv_disk *disk, kv_io *io, int fd, const kv_segment *segment, const kv_listed *listed, uint8_t *buffer)
+int kv_read_record(const kv_disk *disk, io_queue *io, int fd, const kv_segment *segment, const kv_listed *listed, uint8_t *buffer)
 {
     const kv_where where = {.segment = segment->id,
                             .nonce = segment->nonce,
@@ -195,7 +195,7 @@ int kv_read_record(const kv_disk *disk, kv_io *io, int fd, const kv_segment *seg
     if ((int64_t)listed->bytes > disk->o.max_record_bytes) {
         return -EFBIG;
     }
-    const int error = kv_io_whole(disk->io, io, fd, false, where.offset, buffer, size, DEPTH);
+    const int error = io_whole(disk->io, io, fd, false, where.offset, buffer, size, DEPTH);
     if (error != 0) {
         return error;
     }

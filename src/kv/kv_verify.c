@@ -11,7 +11,7 @@
 
 enum { DEPTH = 8 };
 
-static void check_records(const kv_disk *disk, kv_io *io, const kv_segment *segment, const kv_listing *listing, uint8_t *buffer,
+static void check_records(const kv_disk *disk, io_queue *io, const kv_segment *segment, const kv_listing *listing, uint8_t *buffer,
                           kv_disk_report *out)
 {
     const int fd = kv_open_segment(disk, segment->name, O_RDONLY);
@@ -26,7 +26,7 @@ static void check_records(const kv_disk *disk, kv_io *io, const kv_segment *segm
     }
 }
 
-static void check_segment(const kv_disk *disk, kv_io *io, const kv_segment *segment, uint8_t *buffer, kv_disk_report *out)
+static void check_segment(const kv_disk *disk, io_queue *io, const kv_segment *segment, uint8_t *buffer, kv_disk_report *out)
 {
     kv_listing listing;
     if (!segment->sealed && segment->file_bytes == 0 && !segment->unlisted) {
@@ -48,7 +48,7 @@ di_status kv_disk_verify(kv_disk *disk, kv_disk_report *out, di_error *err)
     if (disk->writer >= 0 || disk->o.shared) {
         return err_set(err, DI_E_ARGUMENT, "%s: only a store that was opened for reading is checked", disk->path);
     }
-    kv_io *const io = disk->io->open(disk->io, DEPTH);
+    io_queue *const io = disk->io->open(disk->io, DEPTH);
     if (io == NULL) {
         return err_set(err, DI_E_IO, "%s: no queue for reading", disk->path);
     }

@@ -40,7 +40,7 @@ static void read_boot(uint8_t out[16])
     close(fd);
 }
 
-void kv_writers_init(kv_writers *w, const kv_io_table *io, int dir, int64_t lease_s)
+void kv_writers_init(kv_writers *w, const io_table *io, int dir, int64_t lease_s)
 {
     *w = (kv_writers){.io = io, .dir = dir, .lease_s = lease_s};
     for (int i = 0; i < KV_WRITERS; i++) {

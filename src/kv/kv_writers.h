@@ -11,19 +11,19 @@
 #ifndef KV_KV_WRITERS_H
 #define KV_KV_WRITERS_H
 
-#include "kv/kv_io.h"
+#include "core/io.h"
 
 #define KV_WRITERS 64
 
 typedef struct kv_writers { /* owner: the disk tier */
-    const kv_io_table *io;
+    const io_table *io;
     int dir; /* borrowed */
     int64_t lease_s;
     int fds[KV_WRITERS]; /* locked; -1 = not ours */
     uint8_t boot[16];
 } kv_writers;
 
-void kv_writers_init(kv_writers *w, const kv_io_table *io, int dir, int64_t lease_s);
+void kv_writers_init(kv_writers *w, const io_table *io, int dir, int64_t lease_s);
 void kv_writers_fini(kv_writers *w); /* gives every number back */
 
 /* 1: ours now (or was already), 0: somebody else's, negative: -errno. */

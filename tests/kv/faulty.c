@@ -10,24 +10,24 @@
 #include <time.h>
 #include <unistd.h>
 
-struct kv_io { /* a queue */
+struct io_queue { /* a queue */
     faulty *disk;
     pthread_mutex_t lock;
     pthread_cond_t woken_up;
     bool woken;
-    kv_io_request *over; /* the submitting thread's: in the order in which they come back */
+    io_request *over; /* the submitting thread's: in the order in which they come back */
     int64_t began_ns;    /* of all that is over: delays are equal, so the first one's time is nearly everybody's */
 };
 
-static faulty *disk_of(const kv_io_table *table)
+static faulty *disk_of(const io_table *table)
 {
     return table->user;
 }
 
-static kv_io *queue_open(const kv_io_table *table, int depth)
+static io_queue *queue_open(const io_table *table, int depth)
 {
     (void)depth;
-    kv_io *const io = calloc(1, sizeof *io);
+    io_queue *const io = calloc(1, sizeof *io);
     if (io != NULL) {
         pthread_condattr_t monotonic;
         pthread_condattr_init(&monotonic);
@@ -40,14 +40,14 @@ static kv_io *queue_open(const kv_io_table *table, int depth)
     return io;
 }
 
-static void queue_close(kv_io *io)
+static void queue_close(io_queue *io)
 {
     pthread_cond_destroy(&io->woken_up);
     pthread_mutex_destroy(&io->lock);
     free(io);
 }
 
-static int64_t transfer(faulty *disk, const kv_io_request *r)
+static int64_t transfer(faulty *disk, const io_request *r)
 {
     const size_t short_size = r->size > 4096 ? 4096 : r->size;
     const size_t size = atomic_load(&disk->is_short) ? short_size : r->size;
@@ -68,7 +68,7 @@ static int64_t transfer(faulty *disk, const kv_io_request *r)
     return n >= 0 ? n : -errno;
 }
 
-static void queue_submit(kv_io *io, kv_io_request *request)
+static void queue_submit(io_queue *io, io_request *request)
 {
     request->result = transfer(io->disk, request);
     io->began_ns = io->over == NULL ? clock_now_ns() : io->began_ns;
@@ -77,9 +77,9 @@ static void queue_submit(kv_io *io, kv_io_request *request)
 }
 
 /* With the delay as it is now: what a test ends waits no longer. */
-static int64_t due_ns(const kv_io *io) { return io->began_ns + (int64_t)atomic_load(&io->disk->delay_ms) * 1000000; }
+static int64_t due_ns(const io_queue *io) { return io->began_ns + (int64_t)atomic_load(&io->disk->delay_ms) * 1000000; }
 
-static kv_io_request *queue_wait(kv_io *io, int64_t timeout_ns)
+static io_request *queue_wait(io_queue *io, int64_t timeout_ns)
 {
     const int64_t now = clock_now_ns();
     int64_t until = timeout_ns < 0 ? now + (int64_t)3600 * 1000000000 : now + timeout_ns;
@@ -97,12 +97,12 @@ static kv_io_request *queue_wait(kv_io *io, int64_t timeout_ns)
     if (io->over == NULL || clock_now_ns() < due_ns(io)) {
         return NULL;
     }
-    kv_io_request *const list = io->over;
+    io_request *const list = io->over;
     io->over = NULL;
     return list;
 }
 
-static void queue_wake(kv_io *io)
+static void queue_wake(io_queue *io)
 {
     pthread_mutex_lock(&io->lock);
     io->woken = true;
@@ -110,28 +110,28 @@ static void queue_wake(kv_io *io)
     pthread_mutex_unlock(&io->lock);
 }
 
-static int open_file(const kv_io_table *table, int dir, const char *name, int flags)
+static int open_file(const io_table *table, int dir, const char *name, int flags)
 {
     const int error = atomic_load(&disk_of(table)->create_error);
-    return error != 0 && (flags & O_ACCMODE) != O_RDONLY ? -error : kv_io_open_file(table, dir, name, flags);
+    return error != 0 && (flags & O_ACCMODE) != O_RDONLY ? -error : io_open_file(table, dir, name, flags);
 }
 
-static int allocate(const kv_io_table *table, int fd, uint64_t bytes)
+static int allocate(const io_table *table, int fd, uint64_t bytes)
 {
     const int error = atomic_load(&disk_of(table)->allocate_error);
-    return error != 0 ? -error : kv_io_allocate(table, fd, bytes);
+    return error != 0 ? -error : io_allocate(table, fd, bytes);
 }
 
-static int sync_file(const kv_io_table *table, int fd)
+static int sync_file(const io_table *table, int fd)
 {
     const int error = atomic_load(&disk_of(table)->sync_error);
-    return error != 0 ? -error : kv_io_sync(table, fd);
+    return error != 0 ? -error : io_sync(table, fd);
 }
 
-static int remove_file(const kv_io_table *table, int dir, const char *name)
+static int remove_file(const io_table *table, int dir, const char *name)
 {
     const int error = atomic_load(&disk_of(table)->remove_error);
-    return error != 0 ? -error : kv_io_remove(table, dir, name);
+    return error != 0 ? -error : io_remove(table, dir, name);
 }
 
 void faulty_init(faulty *f)
@@ -144,7 +144,7 @@ void faulty_init(faulty *f)
                             .wake = queue_wake,
                             .open_file = open_file,
                             .allocate = allocate,
-                            .truncate = kv_io_truncate,
+                            .truncate = io_truncate,
                             .sync = sync_file,
                             .remove = remove_file,
                             .user = f}};

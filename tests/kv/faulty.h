@@ -1,14 +1,14 @@
-/* faulty.h - a disk that lies: the I/O table of kv_io.h with errors, short transfers and delays that a test turns on and off while the
+/* faulty.h - a disk that lies: the I/O table of io.h with errors, short transfers and delays that a test turns on and off while the
  * store runs. Transfers are made by the thread that submits them and come back when their delay is over. */
 #ifndef TESTS_KV_FAULTY_H
 #define TESTS_KV_FAULTY_H
 
-#include "kv/kv_io.h"
+#include "core/io.h"
 
 #include <stdatomic.h>
 
 typedef struct faulty {
-    kv_io_table table;
+    io_table table;
     atomic_int read_error;     /* errno of every read; 0 = none */
     atomic_int write_error;
     atomic_int sync_error;

@@ -2,7 +2,7 @@
  * fit is not. */
 #include "kv_disk_fixture.h"
 
-#include "kv/kv_io.h"
+#include "core/io.h"
 
 #include "core/core.h"
 
@@ -51,7 +51,7 @@ static void what_was_put_is_read(void **state)
     dfix_remove(&d);
 }
 
-static void restart(bool keep_index, const kv_io_table *io)
+static void restart(bool keep_index, const io_table *io)
 {
     const dfix_dir d = dfix_make();
     kv_disk_options o = dfix_options(&d);
@@ -89,8 +89,8 @@ static void a_restart_without_index_finds_everything_in_the_segments(void **stat
 static void threads_do_what_io_uring_does(void **state)
 {
     (void)state;
-    restart(true, &kv_io_threads);
-    restart(false, &kv_io_threads);
+    restart(true, &io_by_threads);
+    restart(false, &io_by_threads);
 }
 
 static void a_record_that_is_there_is_not_written_again(void **state)

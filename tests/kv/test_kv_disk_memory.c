@@ -4,7 +4,7 @@
 
 #include "kv_disk_fixture.h"
 
-#include "kv/kv_io.h"
+#include "core/io.h"
 
 #include "core/core.h"
 
@@ -28,7 +28,7 @@ static kv_disk_options quick_options(const dfix_dir *d)
 {
     kv_disk_options o = dfix_options(d);
     o.no_sync = true;
-    o.io = &kv_io_threads;
+    o.io = &io_by_threads;
     return o;
 }
 

@@ -1,8 +1,8 @@
-/* kv_io_threads.c - I/O by a few threads that call pread and pwrite: works everywhere. And what both tables share: file functions, and
+/* io_threads.c - I/O by a few threads that call pread and pwrite: works everywhere. And what both tables share: file functions, and
  * transfers that wait for their end.
  *
  * One lock guards a queue; it is held for list operations only. */
-#include "kv/kv_io.h"
+#include "core/io.h"
 
 #include "core/clock.h"
 
@@ -17,11 +17,11 @@
 enum { MAX_THREADS = 16, PIECE_BYTES = 1 << 20, MAX_PIECES = 16 };
 
 typedef struct request_list { /* first in, first out */
-    kv_io_request *first;
-    kv_io_request **end;
+    io_request *first;
+    io_request **end;
 } request_list;
 
-struct kv_io { /* owner: who opened it */
+struct io_queue { /* owner: who opened it */
     pthread_mutex_t lock; /* of all below */
     pthread_cond_t work;
     pthread_cond_t news;
@@ -33,16 +33,16 @@ struct kv_io { /* owner: who opened it */
     pthread_t threads[MAX_THREADS];
 };
 
-static void append(request_list *list, kv_io_request *request)
+static void append(request_list *list, io_request *request)
 {
     request->next = NULL;
     *list->end = request;
     list->end = &request->next;
 }
 
-static kv_io_request *take_first(request_list *list)
+static io_request *take_first(request_list *list)
 {
-    kv_io_request *const first = list->first;
+    io_request *const first = list->first;
     list->first = first->next;
     if (list->first == NULL) {
         list->end = &list->first;
@@ -50,7 +50,7 @@ static kv_io_request *take_first(request_list *list)
     return first;
 }
 
-static int64_t transfer(const kv_io_request *r)
+static int64_t transfer(const io_request *r)
 {
     const ssize_t n = r->write ? pwrite(r->fd, r->data, r->size, (off_t)r->offset) : pread(r->fd, r->data, r->size, (off_t)r->offset);
     return n >= 0 ? n : -errno;
@@ -58,7 +58,7 @@ static int64_t transfer(const kv_io_request *r)
 
 static void *work(void *arg)
 {
-    kv_io *const io = arg;
+    io_queue *const io = arg;
     pthread_mutex_lock(&io->lock);
     for (;;) {
         while (io->todo.first == NULL && !io->closing) {
@@ -67,7 +67,7 @@ static void *work(void *arg)
         if (io->todo.first == NULL) {
             break;
         }
-        kv_io_request *const request = take_first(&io->todo);
+        io_request *const request = take_first(&io->todo);
         pthread_mutex_unlock(&io->lock);
         request->result = transfer(request);
         pthread_mutex_lock(&io->lock);
@@ -78,7 +78,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-static void pool_close(kv_io *io)
+static void pool_close(io_queue *io)
 {
     pthread_mutex_lock(&io->lock);
     io->closing = true;
@@ -93,10 +93,10 @@ static void pool_close(kv_io *io)
     free(io);
 }
 
-static kv_io *pool_open(const kv_io_table *table, int depth)
+static io_queue *pool_open(const io_table *table, int depth)
 {
     (void)table;
-    kv_io *const io = calloc(1, sizeof *io);
+    io_queue *const io = calloc(1, sizeof *io);
     if (io == NULL) {
         return NULL;
     }
@@ -120,7 +120,7 @@ static kv_io *pool_open(const kv_io_table *table, int depth)
     return io;
 }
 
-static void pool_submit(kv_io *io, kv_io_request *request)
+static void pool_submit(io_queue *io, io_request *request)
 {
     pthread_mutex_lock(&io->lock);
     append(&io->todo, request);
@@ -128,7 +128,7 @@ static void pool_submit(kv_io *io, kv_io_request *request)
     pthread_mutex_unlock(&io->lock);
 }
 
-static kv_io_request *pool_wait(kv_io *io, int64_t timeout_ns)
+static io_request *pool_wait(io_queue *io, int64_t timeout_ns)
 {
     const int64_t until = clock_now_ns() + (timeout_ns > 0 ? timeout_ns : 0);
     const struct timespec end = {.tv_sec = until / 1000000000, .tv_nsec = until % 1000000000};
@@ -137,14 +137,14 @@ static kv_io_request *pool_wait(kv_io *io, int64_t timeout_ns)
     while (io->over.first == NULL && !io->woken && late == 0) {
         late = timeout_ns < 0 ? pthread_cond_wait(&io->news, &io->lock) : pthread_cond_timedwait(&io->news, &io->lock, &end);
     }
-    kv_io_request *const list = io->over.first;
+    io_request *const list = io->over.first;
     io->over = (request_list){.end = &io->over.first};
     io->woken = false;
     pthread_mutex_unlock(&io->lock);
     return list;
 }
 
-static void pool_wake(kv_io *io)
+static void pool_wake(io_queue *io)
 {
     pthread_mutex_lock(&io->lock);
     io->woken = true;
@@ -154,14 +154,14 @@ static void pool_wake(kv_io *io)
 
 /* ---- files ---- */
 
-int kv_io_open_file(const kv_io_table *table, int dir, const char *name, int flags)
+int io_open_file(const io_table *table, int dir, const char *name, int flags)
 {
     (void)table;
     const int fd = openat(dir, name, flags | O_CLOEXEC, 0644);
     return fd >= 0 ? fd : -errno;
 }
 
-int kv_io_allocate(const kv_io_table *table, int fd, uint64_t bytes)
+int io_allocate(const io_table *table, int fd, uint64_t bytes)
 {
     (void)table;
     if (fallocate(fd, 0, 0, (off_t)bytes) == 0) {
@@ -173,13 +173,13 @@ int kv_io_allocate(const kv_io_table *table, int fd, uint64_t bytes)
     return ftruncate(fd, (off_t)bytes) == 0 ? 0 : -errno;
 }
 
-int kv_io_truncate(const kv_io_table *table, int fd, uint64_t bytes)
+int io_truncate(const io_table *table, int fd, uint64_t bytes)
 {
     (void)table;
     return ftruncate(fd, (off_t)bytes) == 0 ? 0 : -errno;
 }
 
-int kv_io_sync(const kv_io_table *table, int fd)
+int io_sync(const io_table *table, int fd)
 {
     (void)table;
     struct stat st;
@@ -189,7 +189,7 @@ int kv_io_sync(const kv_io_table *table, int fd)
     return fdatasync(fd) == 0 ? 0 : -errno;
 }
 
-int kv_io_remove(const kv_io_table *table, int dir, const char *name)
+int io_remove(const io_table *table, int dir, const char *name)
 {
     (void)table;
     return unlinkat(dir, name, 0) == 0 ? 0 : -errno;
@@ -198,13 +198,13 @@ int kv_io_remove(const kv_io_table *table, int dir, const char *name)
 /* ---- whole transfers ---- */
 
 typedef struct transfers { /* pieces of one range on their way */
-    kv_io_request pieces[MAX_PIECES];
+    io_request pieces[MAX_PIECES];
     int n_out;
     int error; /* the first one */
 } transfers;
 
 /* What a piece that came back leaves to be done is submitted again. */
-static void settle(const kv_io_table *table, kv_io *io, transfers *t, kv_io_request *r)
+static void settle(const io_table *table, io_queue *io, transfers *t, io_request *r)
 {
     if (r->result > 0 && (size_t)r->result < r->size && t->error == 0) {
         r->data = (uint8_t *)r->data + r->result;
@@ -223,7 +223,7 @@ static void settle(const kv_io_table *table, kv_io *io, transfers *t, kv_io_requ
     t->n_out--;
 }
 
-int kv_io_whole(const kv_io_table *table, kv_io *io, int fd, bool write, uint64_t offset, void *data, size_t size, int depth)
+int io_whole(const io_table *table, io_queue *io, int fd, bool write, uint64_t offset, void *data, size_t size, int depth)
 {
     transfers t = {.n_out = 0};
     const int limit = depth < MAX_PIECES ? depth : MAX_PIECES;
@@ -232,15 +232,15 @@ int kv_io_whole(const kv_io_table *table, kv_io *io, int fd, bool write, uint64_
         for (int i = 0; i < limit && at < size && t.error == 0; i++) {
             if (t.pieces[i].size == 0) {
                 const size_t n = size - at < PIECE_BYTES ? size - at : PIECE_BYTES;
-                t.pieces[i] = (kv_io_request){
+                t.pieces[i] = (io_request){
                     .fd = fd, .write = write, .offset = offset + at, .data = (uint8_t *)data + at, .size = n};
                 at += n;
                 t.n_out++;
                 table->submit(io, &t.pieces[i]);
             }
         }
-        for (kv_io_request *r = table->wait(io, -1); r != NULL;) {
-            kv_io_request *const next = r->next;
+        for (io_request *r = table->wait(io, -1); r != NULL;) {
+            io_request *const next = r->next;
             settle(table, io, &t, r);
             r = next;
         }
@@ -248,16 +248,16 @@ int kv_io_whole(const kv_io_table *table, kv_io *io, int fd, bool write, uint64_
     return t.error;
 }
 
-const kv_io_table kv_io_threads = {
+const io_table io_by_threads = {
     .name = "threads",
     .open = pool_open,
     .close = pool_close,
     .submit = pool_submit,
     .wait = pool_wait,
     .wake = pool_wake,
-    .open_file = kv_io_open_file,
-    .allocate = kv_io_allocate,
-    .truncate = kv_io_truncate,
-    .sync = kv_io_sync,
-    .remove = kv_io_remove,
+    .open_file = io_open_file,
+    .allocate = io_allocate,
+    .truncate = io_truncate,
+    .sync = io_sync,
+    .remove = io_remove,
 };

@@ -1,8 +1,8 @@
-/* kv_io_uring.c - I/O by io_uring.
+/* io_uring.c - I/O by io_uring.
  *
  * Waking is a read of an event counter that always stands in the ring. Containers often forbid io_uring; then, and in a build without
  * liburing, `open` finds it impossible and the caller takes threads. */
-#include "kv/kv_io.h"
+#include "core/io.h"
 
 #if DI_LIBURING
 
@@ -13,15 +13,15 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-struct kv_io { /* owner: who opened it */
+struct io_queue { /* owner: who opened it */
     struct io_uring ring;
     int event;
     uint64_t count; /* the kernel reads the event counter into it */
     bool listening; /* that read is out */
-    kv_io_request *refused; /* requests that the ring had no place for */
+    io_request *refused; /* requests that the ring had no place for */
 };
 
-static void listen_for_wake(kv_io *io)
+static void listen_for_wake(io_queue *io)
 {
     struct io_uring_sqe *const sqe = io->listening ? NULL : io_uring_get_sqe(&io->ring);
     if (sqe != NULL) {
@@ -31,10 +31,10 @@ static void listen_for_wake(kv_io *io)
     }
 }
 
-static kv_io *ring_open(const kv_io_table *table, int depth)
+static io_queue *ring_open(const io_table *table, int depth)
 {
     (void)table;
-    kv_io *const io = calloc(1, sizeof *io);
+    io_queue *const io = calloc(1, sizeof *io);
     if (io == NULL) {
         return NULL;
     }
@@ -49,14 +49,14 @@ static kv_io *ring_open(const kv_io_table *table, int depth)
     return io;
 }
 
-static void ring_close(kv_io *io)
+static void ring_close(io_queue *io)
 {
     io_uring_queue_exit(&io->ring);
     close(io->event);
     free(io);
 }
 
-static void ring_submit(kv_io *io, kv_io_request *r)
+static void ring_submit(io_queue *io, io_request *r)
 {
     struct io_uring_sqe *sqe = io_uring_get_sqe(&io->ring);
     if (sqe == NULL && io_uring_submit(&io->ring) >= 0) {
@@ -78,13 +78,13 @@ static void ring_submit(kv_io *io, kv_io_request *r)
     (void)io_uring_submit(&io->ring); /* at once: the disk has work while its answers are checked. Else the wait submits it */
 }
 
-static kv_io_request *reap(kv_io *io)
+static io_request *reap(io_queue *io)
 {
-    kv_io_request *list = io->refused;
+    io_request *list = io->refused;
     io->refused = NULL;
     struct io_uring_cqe *cqe;
     while (io_uring_peek_cqe(&io->ring, &cqe) == 0) {
-        kv_io_request *const r = io_uring_cqe_get_data(cqe);
+        io_request *const r = io_uring_cqe_get_data(cqe);
         if (r != NULL) {
             r->result = cqe->res;
             r->next = list;
@@ -97,7 +97,7 @@ static kv_io_request *reap(kv_io *io)
     return list;
 }
 
-static kv_io_request *ring_wait(kv_io *io, int64_t timeout_ns)
+static io_request *ring_wait(io_queue *io, int64_t timeout_ns)
 {
     listen_for_wake(io);
     struct io_uring_cqe *cqe;
@@ -110,7 +110,7 @@ static kv_io_request *ring_wait(kv_io *io, int64_t timeout_ns)
     return reap(io);
 }
 
-static void ring_wake(kv_io *io)
+static void ring_wake(io_queue *io)
 {
     const uint64_t one = 1;
     const ssize_t n = write(io->event, &one, sizeof one);
@@ -119,23 +119,23 @@ static void ring_wake(kv_io *io)
 
 #else
 
-static kv_io *ring_open(const kv_io_table *table, int depth)
+static io_queue *ring_open(const io_table *table, int depth)
 {
     (void)table;
     (void)depth;
     return NULL;
 }
 
-static void ring_close(kv_io *io) { (void)io; }
-static void ring_wake(kv_io *io) { (void)io; }
+static void ring_close(io_queue *io) { (void)io; }
+static void ring_wake(io_queue *io) { (void)io; }
 
-static void ring_submit(kv_io *io, kv_io_request *r)
+static void ring_submit(io_queue *io, io_request *r)
 {
     (void)io;
     (void)r;
 }
 
-static kv_io_request *ring_wait(kv_io *io, int64_t timeout_ns)
+static io_request *ring_wait(io_queue *io, int64_t timeout_ns)
 {
     (void)io;
     (void)timeout_ns;
@@ -144,16 +144,16 @@ static kv_io_request *ring_wait(kv_io *io, int64_t timeout_ns)
 
 #endif
 
-const kv_io_table kv_io_uring = {
+const io_table io_by_uring = {
     .name = "io_uring",
     .open = ring_open,
     .close = ring_close,
     .submit = ring_submit,
     .wait = ring_wait,
     .wake = ring_wake,
-    .open_file = kv_io_open_file,
-    .allocate = kv_io_allocate,
-    .truncate = kv_io_truncate,
-    .sync = kv_io_sync,
-    .remove = kv_io_remove,
+    .open_file = io_open_file,
+    .allocate = io_allocate,
+    .truncate = io_truncate,
+    .sync = io_sync,
+    .remove = io_remove,
 };
