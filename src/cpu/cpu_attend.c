@@ -14,6 +14,7 @@
 #define NEIGHBOURS 16     /* queries whose windows are decoded together */
 #define MAX_DECODED 16384 /* entries decoded for all queries: 32 MiB at head_dim 512 */
 #define SLOTS_A_SHARE 8
+#define SLOTS_AHEAD 4
 #define FEW_HEADS 12    /* at most so many: neighbours share columns */
 #define MOST_COLUMNS 64 /* of a pass of several queries */
 #define UNION 3         /* lists of a pass are worth joining when together they name at most so many times topk */
@@ -128,15 +129,30 @@ static size_t n_slots_of(const ref_slots *slots)
     return n;
 }
 
-/* Slot s of a query in block order. */
-static void unpack_slot(const attend_run *run, size_t i_seq, const ref_slots *slots, size_t s, float *row)
+/* Packed row of slot s: of the window, or of an entry. */
+static const uint8_t *packed_slot(const attend_run *run, size_t i_seq, const ref_slots *slots, size_t s)
 {
     const int64_t j = (int64_t)s - slots->n_window;
-    if (j < 0) {
-        run->blocks->unpack_q8(ref_window_row(run->a, i_seq, slots->oldest + (int64_t)s), run->d, row);
-    } else {
-        const ops_seq *seq = &run->a->seqs[i_seq];
-        run->blocks->unpack_q4n(ref_paged_row(seq, &run->a->compressed, slots->entries[j]), run->d, row);
+    return j < 0 ? ref_window_row(run->a, i_seq, slots->oldest + (int64_t)s)
+                 : ref_paged_row(&run->a->seqs[i_seq], &run->a->compressed, slots->entries[j]);
+}
+
+/* Slots [s0, s1) of a query's n in block order, from `values` on. No prefetcher follows rows of a few lines that lie
+ * about, so each is asked for while those before it are decoded. */
+static void unpack_slots(const attend_run *run, size_t i_seq, const ref_slots *slots, size_t s0, size_t s1, size_t n,
+                         float *values)
+{
+    const size_t window = (size_t)slots->n_window;
+    for (size_t s = s0; s < s1; s++) {
+        if (s + SLOTS_AHEAD < n) {
+            const size_t bytes = s + SLOTS_AHEAD < window ? fmt_q8_bytes(run->d) : fmt_q4n_bytes(run->d);
+            const uint8_t *const next = packed_slot(run, i_seq, slots, s + SLOTS_AHEAD);
+            for (size_t i = 0; i < bytes; i += 64) {
+                __builtin_prefetch(next + i);
+            }
+        }
+        (s < window ? run->blocks->unpack_q8 : run->blocks->unpack_q4n)(packed_slot(run, i_seq, slots, s), run->d,
+                                                                         values + (s - s0) * run->ld);
     }
 }
 
@@ -296,9 +312,9 @@ static void attend_alone(const attend_run *run, const attend_memory *m, size_t i
         const float *rows[TILE];
         const size_t n = n_slots - s0 < TILE ? n_slots - s0 : TILE;
         for (size_t i = 0; i < n; i++) {
-            unpack_slot(run, i_seq, &slots, s0 + i, m->tile + i * run->ld);
             rows[i] = m->tile + i * run->ld;
         }
+        unpack_slots(run, i_seq, &slots, s0, s0 + n, n_slots, m->tile);
         memset(st.p, 0, heads * TILE * sizeof *st.p);
         run->blocks->logits(rows, n, m->columns, heads, run->d, st.p, 1, TILE);
         weigh_tile(run, &st, rows, n);
@@ -391,9 +407,7 @@ static void query_slots(void *arg, size_t begin, size_t end, int thread)
     const size_t s1 = end * SLOTS_A_SHARE < q->n_slots ? end * SLOTS_A_SHARE : q->n_slots;
     (void)thread;
     if (run->blocks != NULL) {
-        for (size_t s = s0; s < s1; s++) {
-            unpack_slot(run, q->i_seq, &q->slots, s, q->values + s * run->ld);
-        }
+        unpack_slots(run, q->i_seq, &q->slots, s0, s1, q->n_slots, q->values + s0 * run->ld);
         run->blocks->logits(q->rows + s0, s1 - s0, q->columns, (size_t)run->a->n_heads, run->d,
                             q->logits + s0 * run->n_columns, run->n_columns, 1);
         return;

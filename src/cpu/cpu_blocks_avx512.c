@@ -50,15 +50,31 @@ static void turn_row(float *x, size_t n)
 
 /* --- Decoding ---------------------------------------------------------------------------------------------------- */
 
-static bool has_nan(const uint8_t *codes, size_t n)
+enum { BIAS = 8 }; /* vf_fp8 gives values / 2^8 */
+
+/* Whether a row has a NaN, or a scale whose product with 2^8 is no normal number. */
+static bool is_special(const uint8_t *row, size_t n)
 {
     const __m512i magnitude = _mm512_set1_epi8(0x7F);
     __mmask64 found = 0;
     for (size_t i = 0; i < n; i += 64) {
-        const __m512i x = _mm512_and_si512(_mm512_loadu_si512(codes + i), magnitude);
+        const __m512i x = _mm512_and_si512(_mm512_loadu_si512(row + i), magnitude);
         found |= _mm512_cmpeq_epi8_mask(x, magnitude);
     }
+    for (size_t i = 0; i < n / 32; i += CHUNK / 32) {
+        const __m128i scale = _mm_loadl_epi64((const __m128i *)(const void *)(row + n + i));
+        found |= _mm_cmpge_epu8_mask(scale, _mm_set1_epi8((char)(0xFF - BIAS)));
+    }
     return found != 0;
+}
+
+/* The scales of sixteen blocks, two of which share one, times 2^8. Exact for all that is not special, zero too. */
+CPU_INLINE vf scales_of(const uint8_t *codes)
+{
+    const __m512i pairs = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+    const __m512i code = _mm512_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)codes));
+    const __m512i power = _mm512_slli_epi32(_mm512_add_epi32(code, _mm512_set1_epi32(BIAS)), 23);
+    return _mm512_castsi512_ps(_mm512_permutexvar_epi32(pairs, power));
 }
 
 /* The bytes of sixteen blocks turned: out[w] holds byte 4 w of all blocks, then byte 4 w + 1, 4 w + 2, 4 w + 3. */
@@ -89,29 +105,24 @@ CPU_INLINE void turn_codes(const uint8_t *codes, __m512i out[4])
 /* As unpack_q8 of cpu_rows_body.inc, in block order. */
 static void unpack_q8(const uint8_t *row, size_t n, float *x)
 {
-    if (has_nan(row, n)) {
+    if (is_special(row, n)) {
         fmt_q8_unpack(row, n, x);
         turn_row(x, n);
         return;
     }
-    const vf bias = vf_set1(256.0f);
     for (size_t c = 0; c < n; c += CHUNK) {
         uint8_t codes[CHUNK];
-        float scale[SIDE];
         __m512i turned[4];
+        const vf s = scales_of(row + n + c / 32);
         turn_codes(row + c, turned);
         for (size_t i = 0; i < 4; i++) {
             _mm512_storeu_si512(codes + 64 * i, turned[i]);
         }
-        for (size_t b = 0; b < SIDE; b++) {
-            scale[b] = e8m0_to_f32(row[n + c / 32 + b / 2]);
-        }
-        const vf s = vf_load(scale);
         for (size_t i = 0; i < SIDE; i += 2) {
             vf v[2][PV];
             vf_fp8(codes + i * SIDE, v);
-            vf_store(x + c + i * SIDE, vf_mul(vf_mul(v[0][0], bias), s));
-            vf_store(x + c + (i + 1) * SIDE, vf_mul(vf_mul(v[1][0], bias), s));
+            vf_store(x + c + i * SIDE, vf_mul(v[0][0], s));
+            vf_store(x + c + (i + 1) * SIDE, vf_mul(v[1][0], s));
         }
     }
 }
