@@ -19,6 +19,7 @@
 #define MAX_INPUT_BYTES ((size_t)64 << 20)
 #define MAX_SAMPLE_BYTES ((size_t)1 << 16)
 #define SOFT_SAMPLE_BYTES 200
+#define MANY_BYTES 32
 
 typedef struct job {
     const char *schema;
@@ -133,8 +134,9 @@ static di_status following(di_matcher *m, uint8_t *bytes, size_t *n, di_error *e
 static uint8_t choose(const uint8_t *bytes, size_t n, bool closing, uint64_t *random)
 {
     const uint64_t coin = next_random(random);
+    const bool in_text = n > MANY_BYTES; /* where a bracket closes nothing */
     for (size_t i = 0; i < n; i++) {
-        const bool closes = bytes[i] == '"' || bytes[i] == '}' || bytes[i] == ']';
+        const bool closes = bytes[i] == '"' || (!in_text && (bytes[i] == '}' || bytes[i] == ']'));
         if (closes && (closing || coin % 3 == 0)) {
             return bytes[i];
         }

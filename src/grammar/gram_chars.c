@@ -174,6 +174,17 @@ static bool leads_beyond(const gram_vec_row *row, uint32_t first)
     return i > 0 && row->seg[i - 1].last >= first;
 }
 
+/* Some character of the range has an escape. */
+static bool has_escape(const gram_lexes *x, uint32_t first, uint32_t last)
+{
+    if (x->escapes_all) {
+        return first < 0xD800 || last > 0xDFFF;
+    }
+    const bool quote = first <= '"' && last >= '"';
+    const bool slash = first <= '/' && last >= '/';
+    return first < 0x20 || quote || slash || (first <= '\\' && last >= '\\');
+}
+
 static void fill_char(gram_lexes *x, const uint32_t *w, uint32_t *row)
 {
     const gram_vec_row *segs = gram_vec_row_of(x, w[W_VEC]);
@@ -196,14 +207,10 @@ static void fill_char(gram_lexes *x, const uint32_t *w, uint32_t *row)
     bool any = false;
     for (uint32_t i = 0, first = 0; i < segs->n; first = segs->seg[i].last + 1, i++) {
         const uint32_t to = segs->seg[i].to;
-        const bool escapable = to != 0 && (x->escapes_all || first <= '\\');
-        for (uint32_t c = first; escapable && !any && !x->escapes_all && c <= segs->seg[i].last && c <= '\\'; c++) {
-            any = c < 0x20 || c == '"' || c == '/' || c == '\\';
-        }
-        any = any || (escapable && x->escapes_all && !(first >= 0xD800 && segs->seg[i].last <= 0xDFFF));
-        if (escapable) {
+        if (to != 0 && has_escape(x, first, segs->seg[i].last)) {
             const uint32_t one = w[W_SPAN] != 0 ? gram_lengths_of(x->lang, x->vecs[to].ex[0]).min : 0;
             need = one < need ? one : need;
+            any = true;
         }
     }
     if (any && can_fit(x, w[W_SPAN], need)) {

@@ -7,7 +7,7 @@ bool gram_json_init(gram_json *j, gram_mem *mem, gram_forms *forms, gram_lexes *
     gram_nums_init(&j->nums, mem, forms);
     gram_texts_init(&j->texts, mem, forms, lexes);
     (void)gram_tuple(mem, &j->bits, NULL, 0, NULL); /* 0: nothing was observed */
-    return !gram_failed(mem);
+    return gram_used_init(&j->used, mem) && !gram_failed(mem);
 }
 
 uint32_t gram_observed_key(gram_json *j, gram_tuples *keys, gram_form form, const gram_form *observed, uint32_t n, bool *is_new)

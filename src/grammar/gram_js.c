@@ -60,21 +60,11 @@ static gram_step_result go_value(gram_machine *m, gram_pos *pos, uint32_t ctx, g
 /* --- Ends of values ----------------------------------------------------------------------------------------------- */
 
 /* The names used before and one more. */
-static gram_ex add_extra(gram_json *j, gram_ex extras, uint32_t name)
+static gram_used add_extra(gram_json *j, gram_used extras, uint32_t name)
 {
-    uint32_t list;
-    uint32_t from = 0;
-    uint32_t to = 0;
-    const bool some = extras != GRAM_EX_NONE && gram_ex_is_words(j->lang, extras, &list, &from, &to);
-    gram_word *words = gram_alloc(j->mem, (size_t)(to - from) + 1, sizeof *words);
-    if (words == NULL) {
-        return GRAM_EX_NONE;
-    }
-    for (uint32_t i = 0; some && i < to - from; i++) {
-        words[i] = *gram_list_word(j->lang, list, from + i);
-    }
-    words[to - from].chars = gram_tuple_at(&j->forms->names, name, &words[to - from].n);
-    return gram_ex_kept_words(j->lang, words, to - from + 1);
+    uint32_t n;
+    const uint32_t *chars = gram_tuple_at(&j->forms->names, name, &n);
+    return gram_used_add(&j->used, extras, chars, n);
 }
 
 static gram_step_result member_done(gram_machine *m, gram_pos *pos, uint32_t bits)
@@ -242,7 +232,7 @@ static gram_step_result begin_name(gram_machine *m, gram_pos *pos, bool has_text
         return GRAM_STEP_DEAD;
     }
     /* Where every text begins a name, and there is nothing to be told apart from, no byte needs a second look. */
-    const gram_mode mode = j->obj_views[frame.view]->open && frame.extras == GRAM_EX_NONE ? MODE_KEY : MODE_KEY_CHECK;
+    const gram_mode mode = j->obj_views[frame.view]->open && frame.extras == GRAM_NONE_USED ? MODE_KEY : MODE_KEY_CHECK;
     const gram_step_result result = go(m, pos, pos->ctx, gram_chars_state(m->lexes, mode, vec, 0));
     pos->n = frame.extras;
     return result;
@@ -285,7 +275,7 @@ static gram_step_result end_name(gram_machine *m, gram_pos *pos, const gram_befo
     frame.slot = slot + 1;
     if (slot >= j->obj_plans[plan_of_frame(j, &frame)].n_names) {
         *textual = true;
-        if (pos->n != GRAM_EX_NONE && gram_nullable(m->lang, pos->n)) {
+        if (gram_used_ends(&j->used, pos->n)) {
             return GRAM_STEP_DEAD; /* it was there before */
         }
         frame.key = before != NULL ? gram_js_name_before(m, before) : GRAM_ANON;
@@ -297,7 +287,7 @@ typedef struct name_check {
     gram_machine *m;
     const gram_obj_plan *plan;
     const gram_obj_view *view;
-    gram_ex used; /* what is left of the names used before */
+    gram_used used; /* what is left of the names used before */
 } name_check;
 
 static bool any_word_allowed(const gram_obj_view *view, uint32_t from, uint32_t to)
@@ -316,7 +306,7 @@ static bool any_word_allowed(const gram_obj_view *view, uint32_t from, uint32_t 
 }
 
 /* A name that may come goes on with this vector, without the names in `used`. */
-static bool goes_on(name_check *c, uint32_t vec, gram_ex used)
+static bool goes_on(name_check *c, uint32_t vec, gram_used used)
 {
     gram_lang *l = c->m->lang;
     const gram_vec rests = c->m->lexes->vecs[vec];
@@ -332,7 +322,7 @@ static bool goes_on(name_check *c, uint32_t vec, gram_ex used)
             continue;
         }
         const gram_ex rest = rests.ex[k++];
-        if ((c->view->classes >> i & 1) != 0 && !gram_empty(l, gram_ex_and2(l, rest, gram_ex_not(l, used)))) {
+        if ((c->view->classes >> i & 1) != 0 && gram_used_leaves(&c->m->json.used, l, rest, used)) {
             return true;
         }
     }
@@ -342,11 +332,11 @@ static bool goes_on(name_check *c, uint32_t vec, gram_ex used)
 static bool accept_vec(void *user, uint32_t vec, uint32_t first, uint32_t last)
 {
     name_check *c = user;
-    if (first > last || c->used == GRAM_EX_NONE) {
+    if (first > last || c->used == GRAM_NONE_USED) {
         return goes_on(c, vec, c->used);
     }
     for (uint32_t i = first; i <= last && gram_spend(c->m->mem, 1); i++) { /* most characters leave the used names behind */
-        if (goes_on(c, vec, gram_step(c->m->lang, c->used, i))) {
+        if (goes_on(c, vec, gram_used_step(&c->m->json.used, c->used, i))) {
             return true;
         }
     }
@@ -382,12 +372,12 @@ static gram_step_result go_on_name(gram_machine *m, gram_pos *pos, uint8_t byte,
         return GRAM_STEP_DEAD;
     }
     const uint32_t c = gram_chars_ended(m->lexes, pos->lex, byte);
-    if (c != GRAM_NONE && pos->n != GRAM_EX_NONE) {
-        pos->n = gram_step(m->lang, pos->n, c);
+    if (c != GRAM_NONE) {
+        pos->n = gram_used_step(&j->used, pos->n, c);
     }
     pos->lex = next;
     const gram_lex *state = gram_lex_at(m->lexes, next);
-    const bool free = pos->n == GRAM_EX_NONE && state->kind == LX_CHAR; /* no name used before begins like this */
+    const bool free = pos->n == GRAM_NONE_USED && state->kind == LX_CHAR; /* no name used before begins like this */
     if (free && m->lexes->vecs[state->words[1]].ex[0] == GRAM_EX_NONE) { /* nor a declared one: no more looking */
         pos->lex = gram_js_class_names(m, pos->ctx, state->words[1]);
         return pos->lex != 0 ? GRAM_STEP_OK : GRAM_STEP_DEAD;

@@ -21,6 +21,7 @@
 
 #include "grammar/gram_num.h"
 #include "grammar/gram_text.h"
+#include "grammar/gram_used.h"
 
 #include <deepinfer/grammar.h>
 
@@ -156,7 +157,7 @@ typedef struct gram_frame {
     uint32_t view;   /* of the container; of the root: the goal */
     uint32_t slot;   /* of the member or item being written, + 1; 0 = none; of the root: what follows it (gram_js_start) */
     uint32_t key;    /* its name, where it is no declared one */
-    gram_ex extras;  /* the names that were no declared ones */
+    gram_used extras; /* the names that were no declared ones */
 } gram_frame;
 
 typedef struct gram_json {
@@ -191,6 +192,7 @@ typedef struct gram_json {
     gram_arr_view **arr_views;
     uint32_t arr_view_capacity;
 
+    gram_used_sets used; /* names */
     gram_tuples frame_keys;
     gram_frame *frames;
     uint32_t frame_capacity;

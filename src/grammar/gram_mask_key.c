@@ -8,7 +8,25 @@
 
 typedef gram_name_place place;
 
-static void add_bytes(gram_machine *m, place *p, gram_ex ex)
+/* As a character the quote is escaped; any character may be. */
+static void add_escapes(place *p)
+{
+    p->path['\\' / 64] |= (uint64_t)1 << '\\' % 64;
+    p->path['"' / 64] &= ~((uint64_t)1 << '"' % 64);
+}
+
+static void add_used(gram_machine *m, place *p, gram_used used)
+{
+    gram_used_first(&m->json.used, used, p->path);
+    if (p->path[2] != 0) {
+        p->path[2] = p->path[3] = UINT64_MAX;
+    }
+    if (used != GRAM_NONE_USED) {
+        add_escapes(p);
+    }
+}
+
+static void add_words(gram_machine *m, place *p, gram_ex ex)
 {
     if (ex == GRAM_EX_NONE) {
         return;
@@ -24,8 +42,7 @@ static void add_bytes(gram_machine *m, place *p, gram_ex ex)
             p->path[2] = p->path[3] = UINT64_MAX;
         }
     }
-    p->path['\\' / 64] |= (uint64_t)1 << '\\' % 64;
-    p->path['"' / 64] &= ~((uint64_t)1 << '"' % 64); /* as a character it is escaped */
+    add_escapes(p);
 }
 
 /* The place at `pos`; false when it is on no way any more. */
@@ -37,16 +54,16 @@ static bool place_at(gram_machine *m, gram_pos pos, place *out)
         memset(out->path, 0xFF, sizeof out->path);
         return true;
     }
-    const gram_ex used = state->mode == MODE_KEY_CHECK ? pos.n : GRAM_EX_NONE;
-    out->used = used != GRAM_EX_NONE;
+    const gram_used used = state->mode == MODE_KEY_CHECK ? pos.n : GRAM_NONE_USED;
+    out->used = used != GRAM_NONE_USED;
     if (state->kind != LX_CHAR) {
         memset(out->path, 0xFF, sizeof out->path);
         return true;
     }
     const gram_ex words = m->lexes->vecs[state->words[1]].ex[0];
-    add_bytes(m, out, words);
-    add_bytes(m, out, used);
-    if (gram_nullable(m->lang, words) || gram_nullable(m->lang, used)) {
+    add_words(m, out, words);
+    add_used(m, out, used);
+    if (gram_nullable(m->lang, words) || gram_used_ends(&m->json.used, used)) {
         out->path['"' / 64] |= (uint64_t)1 << '"' % 64;
     }
     return words != GRAM_EX_NONE || out->used;
@@ -127,7 +144,7 @@ bool gram_mask_by_names(gram_mask_work *w, gram_pos pos)
     }
     if (names == 0) {
         memset(w->mask, 0, w->v->words * sizeof *w->mask);
-    } else if (!gram_mask_by_state(w, (gram_pos){pos.ctx, names, GRAM_EX_NONE})) {
+    } else if (!gram_mask_by_state(w, (gram_pos){pos.ctx, names, GRAM_NONE_USED})) {
         return false;
     }
     return !place_at(w->m, pos, &start) || (walk_along(w, &start, loose) && !gram_failed(w->m->mem));

@@ -138,17 +138,13 @@ def test_random_texts_of_random_schemas_are_valid(tmp_path: pathlib.Path, order:
     rng = random.Random(order)
     compiled = 0
     judged = 0
-    over_budget = 0
     for i in range(120):
         schema = random_schema(rng, 3)
         path = tmp_path / "schema.json"
         path.write_text(json.dumps(schema))
         done = grammar("--schema", str(path), "--sample", "6", "--json", "--seed", str(i), "--order", order)
         if done.returncode != 0:
-            # The search for an end among free names can outgrow the memory's budget: a defined error, and rare.
-            over_budget += "needs more memory than its budget" in done.stderr
-            known = ("no value satisfies", "not supported", "no end was found", "needs more memory than its budget")
-            assert any(words in done.stderr for words in known), done.stderr
+            assert "no value satisfies" in done.stderr or "not supported" in done.stderr, (schema, done.stderr)
             continue
         compiled += 1
         validator = jsonschema_rs.validator_for(schema)
@@ -160,4 +156,4 @@ def test_random_texts_of_random_schemas_are_valid(tmp_path: pathlib.Path, order:
                 continue
             assert validator.is_valid(value), (schema, text)
             judged += 1
-    assert compiled > 60 and judged > 300 and over_budget <= 1
+    assert compiled > 60 and judged > 300

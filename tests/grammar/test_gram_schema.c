@@ -49,6 +49,17 @@ static void types_and_numbers(void **state)
     verdicts("{\"multipleOf\":0.01,\"type\":\"number\"}", IN("1.25", "0.1", "3"), IN("0.001", "1.255"));
 }
 
+/* The last character must be a digit, and no digit has an escape of its own: a backslash there was a dead end. */
+static void a_backslash_needs_an_escape_that_fits(void **state)
+{
+    (void)state;
+    di_grammar *g = gram_must(DI_GRAMMAR_SCHEMA, "{\"type\":\"string\",\"maxLength\":3,\"pattern\":\"[0-9]\"}", NULL);
+    assert_int_equal(gram_check(g, "\"ab\\", 4), 3);
+    assert_int_equal(gram_check(g, "\"a\\n1\"", 6), GRAM_WHOLE);
+    assert_int_equal(gram_check(g, "\"a\\u", 4), GRAM_PREFIX);
+    di_grammar_free(g);
+}
+
 /* With no other constant than zero the sign of a number was forgotten. */
 static void numbers_are_compared_with_zero(void **state)
 {
@@ -249,6 +260,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(anything_is_json_of_any_type),
         cmocka_unit_test(types_and_numbers),
+        cmocka_unit_test(a_backslash_needs_an_escape_that_fits),
         cmocka_unit_test(numbers_are_compared_with_zero),
         cmocka_unit_test(strings),
         cmocka_unit_test(objects),
