@@ -1,41 +1,35 @@
-/* Requests over tiers with room for little and a real folder that outlives three engines give the tokens that they give without any cache;
- * tests/engine/slow_eng_tier.c is the same with 5,000 requests to the demo model.
- * ctest: timeout=600 */
+/* Requests over tiers with room for little and two real folders that outlive six engines give the tokens that they give without any cache,
+ * and every way through the tiers is taken (tier_requests.h); tests/engine/slow_eng_tier.c is the same with 5,000 requests.
+ * ctest: timeout=600 wrap=time */
 #include "engine/eng_model.h"
+#include "engine/folder_clock.h"
 #include "engine/tier_requests.h"
 #include "support/unit.h"
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 enum { REQUESTS = 60, DEMO_REQUESTS = 0 };
 #else
-enum { REQUESTS = 300, DEMO_REQUESTS = 80 };
+enum { REQUESTS = 300, DEMO_REQUESTS = 144 };
 #endif
-
-static void run(const char *dir, size_t n, size_t most)
-{
-    di_model *const model = eng_model_open(dir);
-    di_model_info info;
-    di_model_get_info(model, &info);
-    const tier_report r = tier_requests(&(tier_plan){.model = model,
-                                                     .n_requests = n,
-                                                     .n_restarts = 2,
-                                                     .n_scripts = 12,
-                                                     .most = most,
-                                                     .dir_bytes = (int64_t)24 << 20,
-                                                     .ram_bytes = 4 * info.state_bytes,
-                                                     .n_states = 5});
-    assert_true(r.cached_tokens > 0);
-    assert_true(r.restored_units[DI_CACHE_MEMORY] + r.restored_units[DI_CACHE_DIR] > 0);
-    assert_true(r.restored_units[DI_CACHE_DIR] > 0);
-    assert_true(r.restored_snapshots[DI_CACHE_DIR] > 0);
-    assert_int_equal(r.corrupt, 0);
-    di_model_close(model);
-}
 
 static void t6(void **state)
 {
     (void)state;
-    run("tests/data/model/t6", REQUESTS, 240);
+    di_model *const model = eng_model_open("tests/data/model/t6");
+    const tier_plan plan = {.crowd = {.model = model, .n_scripts = 30, .least = 1, .most = 250, .seed = 5},
+                            .n_requests = REQUESTS,
+                            .n_turns = 6,
+                            .dir_bytes = (int64_t)24 << 20,
+                            .shared_bytes = (int64_t)24 << 20,
+                            .n_states = 5,
+                            .n_pages = 12,
+                            .ram_states = 12,
+                            .pass = folder_clock_pass};
+    const crowd_ways ways = tier_requests(&plan);
+    assert_true(ways.device > 0);
+    assert_true(ways.cache.tiers[DI_CACHE_DIR].restored_units > 0);
+    assert_true(ways.cache.tiers[DI_CACHE_DIR].restored_snapshots > 0);
+    di_model_close(model);
 }
 
 static void demo(void **state)
@@ -44,7 +38,20 @@ static void demo(void **state)
     if (DEMO_REQUESTS == 0) {
         skip(); /* minutes */
     }
-    run("models/demo", DEMO_REQUESTS, 400);
+    di_model *const model = eng_model_open("models/demo");
+    const tier_plan plan = {.crowd = {.model = model, .n_scripts = 36, .least = 130, .most = 280, .seed = 5},
+                            .n_requests = DEMO_REQUESTS,
+                            .n_turns = 6,
+                            .most_turns = 30,
+                            .dir_bytes = (int64_t)24 << 20,
+                            .shared_bytes = (int64_t)24 << 20,
+                            .n_states = 6,
+                            .n_pages = 9,
+                            .ram_states = 4,
+                            .checks = true,
+                            .pass = folder_clock_pass};
+    (void)tier_requests(&plan);
+    di_model_close(model);
 }
 
 int main(void)

@@ -1,7 +1,8 @@
-/* 5,000 requests to the demo model with random shared beginnings, over tiers with room for little and a folder that outlives ten engines:
- * every answer is, token for token, the one without any cache. Ways that this many pages on the device leave out, units that come back out
- * of the memory tier above all, are taken in prop_eng_tier.c. */
+/* 5,000 requests to the demo model with random shared beginnings, over tiers with room for little: every answer is, token for token, the one
+ * without any cache, every way through the tiers is taken (tier_requests.h), and what an engine has kept, the next one finds to the byte.
+ * ctest: timeout=3600 wrap=time */
 #include "engine/eng_model.h"
+#include "engine/folder_clock.h"
 #include "engine/tier_requests.h"
 #include "support/unit.h"
 
@@ -9,21 +10,20 @@ static void five_thousand_requests(void **state)
 {
     (void)state;
     di_model *const model = eng_model_open("models/demo");
-    di_model_info info;
-    di_model_get_info(model, &info);
-    const tier_report r = tier_requests(&(tier_plan){.model = model,
-                                                     .n_requests = 5000,
-                                                     .n_restarts = 10,
-                                                     .n_scripts = 160,
-                                                     .most = 400,
-                                                     .dir_bytes = (int64_t)24 << 20,
-                                                     .ram_bytes = 4 * info.state_bytes,
-                                                     .n_states = 5});
-    assert_true(r.cached_tokens > 0);
-    assert_true(r.restored_units[DI_CACHE_DIR] > 0);
-    assert_true(r.evicted[DI_CACHE_MEMORY] > 0);
-    assert_true(r.evicted[DI_CACHE_DIR] > 0);
-    assert_int_equal(r.corrupt, 0);
+    const tier_plan plan = {.crowd = {.model = model, .n_scripts = 240, .n_long = 6, .least = 1, .most = 400, .seed = 5},
+                            .n_requests = 5000,
+                            .n_turns = 12,
+                            .most_turns = 12,
+                            .dir_bytes = (int64_t)24 << 20,
+                            .shared_bytes = (int64_t)40 << 20,
+                            .n_states = 6,
+                            .n_pages = 14,
+                            .ram_states = 4,
+                            .checks = true,
+                            .pass = folder_clock_pass};
+    const crowd_ways ways = tier_requests(&plan);
+    assert_int_equal(ways.requests, 5000);
+    assert_true(ways.cache.tiers[DI_CACHE_MEMORY].expired > 0);
     di_model_close(model);
 }
 

@@ -1,161 +1,189 @@
-/* tier_requests.c - see tier_requests.h. Requests are drawn at random from a list; its answers come of tasks that use no cache. */
+/* tier_requests.c - see tier_requests.h. A turn is one engine; what the turns differ in makes sure that every way is taken:
+ *
+ *   0  folder and shared folder, loads always, few pages
+ *   1  shared folder alone, which so gives what an earlier engine left there
+ *   2  both, loads where it pays, and the folders are as slow as can be: what is there is computed
+ *   3  no folder, a third of the scripts, much in memory: what the device evicts comes back from there
+ *   4  both, with purges and compaction while requests run
+ *   5  both, loads where it pays, by speeds as they are measured
+ *
+ * Before each turn bits flip in some segments, before turn 4 the indexes are lost, and between turns two hours pass on the folders' clock. */
 #include "engine/tier_requests.h"
 
 #include "support/unit.h"
 
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { N_NEW = 4, AT_ONCE = 3 };
+enum { PATH_BYTES = 1024, KINDS = 6, FLIP_EVERY = 256 << 10, FLIP_ONE_OF = 4, MORE_RAM = 6, BETWEEN_TURNS_S = 7200 };
 
-typedef struct script {
-    int32_t *prompt; /* [n] */
-    size_t n;
-    di_sampling sampling;
-    const char *tenant;
-    int32_t ids[N_NEW]; /* [n_ids] the answer */
-    int32_t n_ids;
-} script;
+typedef struct folders {
+    char dir[PATH_BYTES];
+    char shared[PATH_BYTES];
+} folders;
 
-typedef struct crowd {
-    const tier_plan *plan;
+/* ---- harm ---- */
+
+static bool ends_in(const char *name, const char *end)
+{
+    const size_t n = strlen(name);
+    return n >= strlen(end) && strcmp(name + n - strlen(end), end) == 0;
+}
+
+static void flip_bits(int dir, const char *name, uint64_t *seed)
+{
+    const int fd = openat(dir, name, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    const off_t size = lseek(fd, 0, SEEK_END);
+    for (off_t at = 0; at < size; at += FLIP_EVERY) {
+        const off_t byte = at + (off_t)(unit_random(seed) % FLIP_EVERY);
+        uint8_t value;
+        if (byte < size && pread(fd, &value, 1, byte) == 1) {
+            value ^= (uint8_t)(1u << unit_random(seed) % 8);
+            assert_int_equal(pwrite(fd, &value, 1, byte), 1);
+        }
+    }
+    close(fd);
+}
+
+/* Of a folder that nobody has open. */
+static void harm(const char *path, bool loses_index, uint64_t *seed)
+{
+    DIR *const dir = opendir(path);
+    if (dir == NULL) {
+        return; /* no engine has been there */
+    }
+    for (const struct dirent *e = readdir(dir); e != NULL; e = readdir(dir)) {
+        if (ends_in(e->d_name, ".kvs") && unit_random(seed) % FLIP_ONE_OF == 0) {
+            flip_bits(dirfd(dir), e->d_name, seed);
+        } else if (loses_index && strncmp(e->d_name, "index-", 6) == 0) {
+            char sum[PATH_BYTES];
+            assert_true(snprintf(sum, sizeof sum, "%s/sum", e->d_name) < (int)sizeof sum);
+            (void)unlinkat(dirfd(dir), sum, 0); /* without it an index is not trusted */
+        }
+    }
+    closedir(dir);
+}
+
+/* ---- turns ---- */
+
+static di_engine_options options_of(const tier_plan *plan, const folders *f, size_t kind)
+{
     di_model_info info;
-    script *scripts;
-    uint64_t seed;
-    tier_report report;
-} crowd;
-
-typedef struct request {
-    crowd *c;
-    script *s;
-    int32_t n_got;
-    bool learns; /* it gives the answer that others are compared with */
-    size_t *n_running;
-} request;
-
-static size_t below(uint64_t *seed, size_t n) { return (size_t)(unit_random(seed) % n); }
-
-static void write_scripts(crowd *c)
-{
-    static const char *const tenants[] = {"a", "a", "a", "b"};
-    c->scripts = calloc(c->plan->n_scripts, sizeof *c->scripts);
-    assert_non_null(c->scripts);
-    for (size_t i = 0; i < c->plan->n_scripts; i++) {
-        script *const s = &c->scripts[i];
-        const script *const other = &c->scripts[below(&c->seed, i + 1)];
-        s->n = 1 + below(&c->seed, c->plan->most);
-        s->prompt = calloc(s->n, sizeof *s->prompt);
-        assert_non_null(s->prompt);
-        const size_t shared = other == s || below(&c->seed, 4) == 0 ? 0 : other->n < s->n ? other->n : s->n;
-        memcpy(s->prompt, other->prompt, shared * sizeof *s->prompt);
-        for (size_t t = shared; t < s->n; t++) {
-            s->prompt[t] = (int32_t)below(&c->seed, (size_t)c->info.vocab_size);
-        }
-        s->tenant = tenants[below(&c->seed, 4)];
-        di_sampling_default(&s->sampling);
-        s->sampling.temperature = below(&c->seed, 2) == 0 ? 0.0f : 1.0f;
-        s->sampling.seed = unit_random(&c->seed);
-    }
+    di_model_get_info(plan->crowd.model, &info);
+    const int64_t ram_states = kind == 3 ? MORE_RAM * plan->ram_states : plan->ram_states;
+    return (di_engine_options){.n_threads = 2,
+                               .kv_bytes = plan->n_states * info.state_bytes * 9,
+                               .cache = {.dir = kind == 1 || kind == 3 ? NULL : f->dir,
+                                         .dir_bytes = plan->dir_bytes,
+                                         .shared_dir = kind == 3 ? NULL : f->shared,
+                                         .shared_bytes = plan->shared_bytes,
+                                         .ram_bytes = ram_states * info.state_bytes,
+                                         .load = kind == 2 || kind == 5 ? DI_CACHE_LOAD_AUTO : DI_CACHE_LOAD_ALWAYS}};
 }
 
-static void on_events(void *user, const di_task_event *events, size_t n)
+static void take_turn(const tier_plan *plan, crowd *c, const folders *f, size_t i, crowd_ways *ways)
 {
-    (void)user;
-    for (size_t i = 0; i < n; i++) {
-        const di_task_event *const e = &events[i];
-        request *const r = e->user;
-        script *const s = r->s;
-        r->c->report.cached_tokens += e->cached_tokens;
-        if (e->sample != NULL && r->learns) {
-            s->ids[s->n_ids++] = e->sample->id;
-        } else if (e->sample != NULL && e->sample->id != s->ids[r->n_got++]) {
-            fail_msg("token %d behind %zu tokens differs", r->n_got - 1, s->n);
-        }
-        if (e->end != DI_TASK_RUNNING) {
-            assert_int_equal(e->end, DI_TASK_LENGTH);
-            assert_true(r->learns || r->n_got == s->n_ids);
-            --*r->n_running;
-            free(r);
-        }
+    const size_t kind = i % KINDS;
+    const di_engine_options o = options_of(plan, f, kind);
+    const di_engine_options all = options_of(plan, f, 0);
+    uint64_t seed = i + 1;
+    harm(f->dir, kind == 4, &seed);
+    harm(f->shared, kind == 4, &seed);
+    const crowd_turn turn = {.options = &o,
+                             .n_requests = plan->n_requests / plan->n_turns + (i < plan->n_requests % plan->n_turns ? 1 : 0),
+                             .n_scripts = kind == 3 ? plan->crowd.n_scripts / 3 : plan->crowd.n_scripts,
+                             .n_pages = plan->n_pages,
+                             .slow = kind == 2,
+                             .care = kind == 4};
+    crowd_run(c, &turn, ways);
+    ways->requests += turn.n_requests;
+    if (plan->checks) {
+        crowd_check_persistence(c, &all);
     }
+    plan->pass(BETWEEN_TURNS_S);
 }
 
-/* n requests through one engine: in the order of the list when they learn, else at random. */
-static void run_requests(crowd *c, const di_engine_options *o, size_t n, bool learns)
+static void show(const crowd_ways *w)
 {
-    di_engine *e = NULL;
-    di_scheduler *sched = NULL;
-    di_error err;
-    size_t n_running = 0;
-    di_step_info step = {.idle = false};
-    if (di_engine_open(c->plan->model, o, &e, &err) != DI_OK) {
-        fail_msg("%s", err.message);
-    }
-    assert_int_equal(di_scheduler_new(e, &(di_scheduler_options){.on_events = on_events}, &sched, NULL), DI_OK);
-    for (size_t started = 0; started < n || !step.idle;) {
-        for (; started < n && n_running < AT_ONCE; started++, n_running++) {
-            request *const r = calloc(1, sizeof *r);
-            di_task *task;
-            assert_non_null(r);
-            *r = (request){.c = c, .s = &c->scripts[learns ? started : below(&c->seed, c->plan->n_scripts)], .learns = learns,
-                           .n_running = &n_running};
-            const di_task_options t = {.prompt = r->s->prompt,
-                                       .n_prompt = r->s->n,
-                                       .sampling = &r->s->sampling,
-                                       .max_tokens = N_NEW,
-                                       .tenant = r->s->tenant,
-                                       .no_cache = learns,
-                                       .user = r};
-            assert_int_equal(di_task_submit(sched, &t, &task, NULL), DI_OK);
-        }
-        assert_int_equal(di_scheduler_step(sched, &step, NULL), DI_OK);
-    }
-    di_kv_stats kv;
-    di_cache_stats cache;
-    di_engine_get_kv_stats(e, &kv);
-    di_engine_get_cache_stats(e, &cache);
-    c->report.pages_evicted += kv.pages_evicted;
+    static const char *const names[DI_CACHE_TIERS] = {"memory", "folder", "shared"};
+    print_message("%zu requests: %lld tokens cached; hits of the device %lld, restores of units alone %lld, of a snapshot "
+                  "alone %lld, of both %lld; evicted pages %lld, states %lld\n",
+                  w->requests, (long long)w->cached_tokens, (long long)w->device, (long long)w->units,
+                  (long long)w->snapshots, (long long)w->both, (long long)w->pages_evicted, (long long)w->states_evicted);
     for (int i = 0; i < DI_CACHE_TIERS; i++) {
-        c->report.restored_units[i] += cache.tiers[i].restored_units;
-        c->report.restored_snapshots[i] += cache.tiers[i].restored_snapshots;
-        c->report.evicted[i] += cache.tiers[i].evicted;
-        c->report.corrupt += cache.tiers[i].corrupt;
+        const di_cache_tier_stats *const t = &w->cache.tiers[i];
+        print_message("%s: restored units %lld, snapshots %lld, bytes %lld; evicted %lld, expired %lld, corrupt %lld, failed %lld, refused %lld\n",
+                      names[i], (long long)t->restored_units, (long long)t->restored_snapshots, (long long)t->restored_bytes,
+                      (long long)t->evicted, (long long)t->expired, (long long)t->corrupt, (long long)t->failed, (long long)t->refused);
     }
-    print_message("%zu requests %s\n", n, learns ? "without a cache" : "compared");
-    di_scheduler_free(sched);
-    di_engine_close(e);
+    print_message("loads %lld, recomputed %lld, late %lld, incomplete %lld; bytes rewritten %lld, compacted %lld; purged %lld; rebuilt %lld\n",
+                  (long long)w->cache.loads, (long long)w->cache.recomputes, (long long)w->cache.late, (long long)w->cache.incomplete,
+                  (long long)w->rewritten_bytes, (long long)w->compacted_bytes, (long long)w->purged, (long long)w->rebuilt);
 }
 
-tier_report tier_requests(const tier_plan *plan)
+typedef struct way {
+    const char *name;
+    int64_t n;
+} way;
+
+/* The name of a way that was not taken, or NULL. */
+static const char *way_left(const tier_plan *plan, const crowd_ways *w)
 {
-    crowd c = {.plan = plan, .seed = 5};
-    char *const dir = unit_scratch_new();
-    di_model_get_info(plan->model, &c.info);
-    write_scripts(&c);
-    run_requests(&c, &(di_engine_options){.n_threads = 2}, plan->n_scripts, true);
-    c.report = (tier_report){.cached_tokens = 0};
-    char *const folder = malloc(strlen(dir) + sizeof "/kv");
-    assert_non_null(folder);
-    strcat(strcpy(folder, dir), "/kv");
-    const di_engine_options o = {.n_threads = 2,
-                                 .kv_bytes = plan->n_states * c.info.state_bytes * 9,
-                                 .cache = {.dir = folder,
-                                           .dir_bytes = plan->dir_bytes,
-                                           .ram_bytes = plan->ram_bytes,
-                                           .load = DI_CACHE_LOAD_ALWAYS}};
-    const size_t each = plan->n_requests / (plan->n_restarts + 1);
-    for (size_t i = 0; i <= plan->n_restarts; i++) {
-        run_requests(&c, &o, i < plan->n_restarts ? each : plan->n_requests - plan->n_restarts * each, false);
+    const di_cache_tier_stats *const t = w->cache.tiers;
+    const way ways[] = {{"a hit of the device", w->device},
+                        {"a page evicted", w->pages_evicted},
+                        {"a state evicted", w->states_evicted},
+                        {"units alone", plan->crowd.n_long > 0 ? w->units : 1},
+                        {"a snapshot alone", w->snapshots},
+                        {"units with a snapshot", w->both},
+                        {"units of memory", t[DI_CACHE_MEMORY].restored_units},
+                        {"a snapshot of memory", t[DI_CACHE_MEMORY].restored_snapshots},
+                        {"evicted from memory", t[DI_CACHE_MEMORY].evicted},
+                        {"units of the folder", t[DI_CACHE_DIR].restored_units},
+                        {"a snapshot of the folder", t[DI_CACHE_DIR].restored_snapshots},
+                        {"evicted from the folder", t[DI_CACHE_DIR].evicted},
+                        {"expired in the folder", t[DI_CACHE_DIR].expired},
+                        {"corrupt in the folder", t[DI_CACHE_DIR].corrupt},
+                        {"units of the shared folder", t[DI_CACHE_SHARED].restored_units},
+                        {"a snapshot of the shared folder", t[DI_CACHE_SHARED].restored_snapshots},
+                        {"evicted from the shared folder", t[DI_CACHE_SHARED].evicted},
+                        {"expired in the shared folder", t[DI_CACHE_SHARED].expired},
+                        {"corrupt in the shared folder", t[DI_CACHE_SHARED].corrupt},
+                        {"recomputed, though it was there", w->cache.recomputes},
+                        {"a load that missed something", w->cache.incomplete},
+                        {"compacted", w->compacted_bytes},
+                        {"rewritten", w->rewritten_bytes},
+                        {"purged", w->purged},
+                        {"an index made anew", w->rebuilt}};
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        if (ways[i].n == 0) {
+            return ways[i].name;
+        }
     }
-    for (size_t i = 0; i < plan->n_scripts; i++) {
-        free(c.scripts[i].prompt);
+    return NULL;
+}
+
+crowd_ways tier_requests(const tier_plan *plan)
+{
+    char *const scratch = unit_scratch_new();
+    crowd *const c = crowd_new(&plan->crowd);
+    crowd_ways ways = {.units = 0};
+    folders f;
+    assert_true(snprintf(f.dir, sizeof f.dir, "%s/dir", scratch) < (int)sizeof f.dir);
+    assert_true(snprintf(f.shared, sizeof f.shared, "%s/shared", scratch) < (int)sizeof f.shared);
+    for (size_t i = 0; i < plan->n_turns || (i < plan->most_turns && way_left(plan, &ways) != NULL); i++) {
+        take_turn(plan, c, &f, i, &ways);
     }
-    free(c.scripts);
-    free(folder);
-    unit_scratch_remove(dir);
-    print_message("%lld tokens cached; units restored: %lld of memory, %lld of the folder; evicted: %lld pages, %lld and %lld records\n",
-                  (long long)c.report.cached_tokens, (long long)c.report.restored_units[DI_CACHE_MEMORY],
-                  (long long)c.report.restored_units[DI_CACHE_DIR], (long long)c.report.pages_evicted,
-                  (long long)c.report.evicted[DI_CACHE_MEMORY], (long long)c.report.evicted[DI_CACHE_DIR]);
-    return c.report;
+    show(&ways);
+    crowd_free(c);
+    unit_scratch_remove(scratch);
+    if (plan->most_turns > 0 && way_left(plan, &ways) != NULL) {
+        fail_msg("a way was not taken: %s", way_left(plan, &ways));
+    }
+    return ways;
 }
