@@ -90,6 +90,13 @@ typedef struct di_task_cache {
     bool pinned;   /* kept until it is purged, what it finds of its prompt included; at most half of a folder */
 } di_task_cache;
 
+/* All three leave the distribution of the text as it is without drafts (docs/decisions/0015). */
+typedef enum di_verify {
+    DI_VERIFY_COUPLED,  /* draft and token are chosen with the same noise: a seed gives one text, whatever is drafted or runs beside it */
+    DI_VERIFY_BLOCK,    /* keeps more drafts, all of a step judged together; what a seed gives depends on their number */
+    DI_VERIFY_REJECTION /* as DI_VERIFY_BLOCK, each draft by itself: the rule that is best known, keeps less */
+} di_verify;
+
 typedef struct di_task_options {
     const int32_t *prompt; /* [n_prompt], at least one; copied */
     size_t n_prompt;
@@ -109,6 +116,7 @@ typedef struct di_task_options {
     bool grammar_closes;   /* near max_tokens only what still lets the text end in time, if it could when the grammar began
                             * (di_matcher_mask_within) */
     di_task_cache cache;
+    di_verify verify;      /* how drafts become tokens of sampled choices (temperature > 0); with temperature 0 all are the same */
 } di_task_options;
 
 /* Puts a task in its tenant's queue. Errors: DI_E_ARGUMENT (names the field), DI_E_LIMIT (the prompt fills the context, KV memory as a

@@ -186,6 +186,14 @@ double eng_budget_choose(const eng_step_cost *step, eng_claim *claims, int32_t n
     return best;
 }
 
+void eng_budget_give(eng_claim *claims, int32_t n, int32_t *heap, int32_t most)
+{
+    const eng_cost none = {.n = 0};
+    const eng_step_cost step = {.pass = &none};
+    double best;
+    (void)take(&step, claims, n, heap, most, &best);
+}
+
 double eng_budget_even(const eng_step_cost *step, int32_t n, const float *survival, int32_t most)
 {
     const eng_claim all = {.survival = survival, .n = most};

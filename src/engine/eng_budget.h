@@ -4,9 +4,10 @@
  * is right together with all before it; how likely that is ("survival") the draft model's confidence head estimates. The choice is the one
  * with the most expected tokens a second.
  *
- * The paper's search stops at the first draft that does not pay, because under rejection sampling a choice must not depend on
- * drafts behind it. Here drafts are coupled with their tokens (docs/decisions/0009): no choice changes what comes out, so the search goes
- * over all numbers of drafts, and steps in the table can't hide what pays behind them. */
+ * The search goes over all numbers of drafts, so steps in the table can't hide what pays behind them. That is sound for drafts that
+ * are coupled with their tokens: no choice changes what comes out (docs/decisions/0009). Under block verification and rejection whether a
+ * draft is verified must not depend on itself or on drafts behind it; then the search runs over survivals of earlier proposals and only
+ * says how many drafts there are to give, and the likeliest get them (dspark.md 3.3). */
 #ifndef ENGINE_ENG_BUDGET_H
 #define ENGINE_ENG_BUDGET_H
 
@@ -54,6 +55,9 @@ typedef struct eng_step_cost {
 /* Sets the lengths of n claims, each of which has a row of its own anyway. Equal survivals: the shorter prefix goes first, then the
  * earlier claim; equal speed: fewer drafts. Without a table: no drafts. Scratch: heap[n]. Returns the expected tokens a second. */
 double eng_budget_choose(const eng_step_cost *step, eng_claim *claims, int32_t n, int32_t *heap);
+
+/* Gives out `most` drafts, the likeliest first, in the same order. Whether a claim gets its draft j depends on survivals up to that one. */
+void eng_budget_give(eng_claim *claims, int32_t n, int32_t *heap, int32_t most);
 
 /* Expected tokens a second when each of n sequences verifies as many drafts, at least one, of survival[most]: the best such number.
  * 0 = there is no room for any. */

@@ -167,7 +167,14 @@ int32_t eng_constraint_prepare(eng_constraint *c, const int32_t *drafts, int32_t
     return c->n_rows - had;
 }
 
-const uint32_t *eng_constraint_mask(const eng_constraint *c) { return c->at < c->n_rows ? row_at(c, c->at) : NULL; }
+const uint32_t *eng_constraint_mask_at(const eng_constraint *c, int32_t ahead)
+{
+    return c->at + ahead < c->n_rows ? row_at(c, c->at + ahead) : NULL;
+}
+
+const uint32_t *eng_constraint_mask(const eng_constraint *c) { return eng_constraint_mask_at(c, 0); }
+
+bool eng_constraint_ends_with(const eng_constraint *c, int32_t id) { return gram_vocab_is_end(c->vocabulary, id); }
 
 bool eng_constraint_accept(eng_constraint *c, int32_t id, bool *ended)
 {

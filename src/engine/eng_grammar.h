@@ -38,6 +38,10 @@ int32_t eng_constraint_prepare(eng_constraint *c, const int32_t *drafts, int32_t
 
 /* The mask for the next token; NULL: it has failed. */
 const uint32_t *eng_constraint_mask(const eng_constraint *c);
+/* The mask behind so many of the drafts that masks were prepared for; NULL: one of them is not allowed, or ends the text. */
+const uint32_t *eng_constraint_mask_at(const eng_constraint *c, int32_t ahead);
+/* Whether the text ends with a token, where it is allowed. */
+bool eng_constraint_ends_with(const eng_constraint *c, int32_t id);
 
 /* Takes a token that was chosen under the mask, or before a preemption; *ended tells whether the text has ended with it. False: it has
  * failed. */

@@ -20,11 +20,20 @@ typedef struct tally {
     bool listed; /* in eng_sampler.seen; stays there when its count falls back to 0 */
 } tally;
 
+/* Log-probabilities of the raw logits under the mask: what it takes to tell that of any id, and the best ones. */
+typedef struct raw_view {
+    float max;
+    float log_sum;
+    int32_t n_top;
+    uint64_t top[DI_MAX_TOP_LOGPROBS];
+} raw_view;
+
 struct eng_sampler {
     di_sampling settings; /* owns its arrays */
     int32_t vocab;
     int32_t n_sampled; /* tokens sampled so far */
     float *work;       /* [vocab] logits being processed */
+    raw_view view;     /* of the row in `work`, before it was edited */
     tally *tallies;    /* [vocab], NULL when no penalty is on */
     int32_t *seen;     /* [vocab] ids with a tally, [0, n_seen) used; NULL when no penalty is on */
     int32_t n_seen;
@@ -211,13 +220,33 @@ static int32_t choose_noisy(eng_sampler *s, float max, int64_t position)
     return eng_race_finish(&race);
 }
 
-/* Log-probabilities of the raw logits under the mask, of the chosen id and of the best ones. `raw` is s->work before edits. */
-typedef struct raw_view {
-    float max;
-    float log_sum;
-    int32_t n_top;
-    uint64_t top[DI_MAX_TOP_LOGPROBS];
-} raw_view;
+/* The ids that stay, with their masses. */
+static bool take_law(eng_sampler *s, float max, eng_law *out)
+{
+    const eng_cut cut = eng_filter_cut(&s->filter, s->work, max);
+    const float cut_logit = cut.key != 0 ? eng_order_logit(cut.key) : -INFINITY;
+    out->n = 0;
+    out->total = 0;
+    for (int32_t base = 0; base < s->vocab; base += ENG_BLOCK) {
+        const int32_t n = s->vocab - base < ENG_BLOCK ? s->vocab - base : ENG_BLOCK;
+        const float *const logits = s->work + base;
+        float z[ENG_BLOCK];
+        uint64_t mass[ENG_BLOCK];
+        if (eng_highest(logits, n) < cut_logit) {
+            continue;
+        }
+        eng_scale_block(logits, n, max, s->settings.temperature, z);
+        eng_mass_block(z, n, mass);
+        if (!eng_law_reserve(out, out->n + n)) {
+            return false;
+        }
+        for (int32_t i = 0; i < n; i++) {
+            const bool behind = logits[i] < cut_logit || (logits[i] == cut_logit && eng_order_key(logits[i], base + i) < cut.key);
+            eng_law_add(out, base + i, behind || z[i] < cut.z_min ? 0 : mass[i]);
+        }
+    }
+    return true;
+}
 
 static void look_at_raw(const eng_sampler *s, float max, raw_view *view)
 {
@@ -241,10 +270,11 @@ static bool is_stop_id(const di_sampling *set, int32_t id)
     return false;
 }
 
-static void report(const eng_sampler *s, const raw_view *view, int32_t id, float logit, di_sample *out)
+void eng_sampler_report(const eng_sampler *s, const float *logits, int32_t id, di_sample *out)
 {
+    const raw_view *const view = &s->view;
     out->id = id;
-    out->logprob = logprob_of(view, logit);
+    out->logprob = logprob_of(view, logits[id]);
     out->is_stop = is_stop_id(&s->settings, id);
     out->n_top = view->n_top;
     for (int32_t i = 0; i < view->n_top; i++) {
@@ -253,25 +283,21 @@ static void report(const eng_sampler *s, const raw_view *view, int32_t id, float
     }
 }
 
-di_status eng_sampler_choose(eng_sampler *s, const float *logits, int64_t position, const uint32_t *mask, di_sample *out,
-                             di_error *err)
+/* Looks at a row, then edits it up to the temperature. *max = the highest logit that came out, above -inf. */
+static di_status process(eng_sampler *s, const float *logits, const uint32_t *mask, float *max, di_error *err)
 {
-    if (position < 0) {
-        return err_set(err, DI_E_ARGUMENT, "position is %lld, must not be negative", (long long)position);
-    }
     const di_status status = eng_mask_copy(s->work, logits, s->vocab, mask, err);
     if (status != DI_OK) {
         return status;
     }
-    float max = eng_highest(s->work, s->vocab);
-    if (max == -INFINITY) {
+    *max = eng_highest(s->work, s->vocab);
+    if (*max == -INFINITY) {
         if (eng_highest(logits, s->vocab) > -INFINITY) {
             return err_set(err, DI_E_STATE, "the grammar mask leaves no id to choose");
         }
         return err_set(err, DI_E_FORMAT, "all %d logits are -inf", s->vocab);
     }
-    raw_view view;
-    look_at_raw(s, max, &view);
+    look_at_raw(s, *max, &s->view);
     const bool too_early = s->n_sampled < s->settings.min_tokens && s->settings.n_stop_ids > 0;
     if (s->settings.n_bias > 0 || s->n_seen > 0 || too_early) {
         add_bias(s);
@@ -279,14 +305,36 @@ di_status eng_sampler_choose(eng_sampler *s, const float *logits, int64_t positi
         if (too_early) {
             forbid_stop_ids(s);
         }
-        max = eng_highest(s->work, s->vocab);
-        if (max == -INFINITY) {
+        *max = eng_highest(s->work, s->vocab);
+        if (*max == -INFINITY) {
             return err_set(err, DI_E_STATE, "no id is left to choose: %s (token %d, min_tokens %d)",
                            too_early ? "min_tokens forbids the stop ids" : "penalties made all logits -inf", s->n_sampled,
                            s->settings.min_tokens);
         }
     }
-    const int32_t id = s->settings.temperature > 0.0f ? choose_noisy(s, max, position) : choose_greedy(s, max);
-    report(s, &view, id, logits[id], out);
     return DI_OK;
 }
+
+di_status eng_sampler_choose(eng_sampler *s, const float *logits, int64_t position, const uint32_t *mask, di_sample *out,
+                             di_error *err)
+{
+    float max;
+    if (position < 0) {
+        return err_set(err, DI_E_ARGUMENT, "position is %lld, must not be negative", (long long)position);
+    }
+    const di_status status = process(s, logits, mask, &max, err);
+    if (status == DI_OK) {
+        const int32_t id = s->settings.temperature > 0.0f ? choose_noisy(s, max, position) : choose_greedy(s, max);
+        eng_sampler_report(s, logits, id, out);
+    }
+    return status;
+}
+
+di_status eng_sampler_law(eng_sampler *s, const float *logits, const uint32_t *mask, eng_law *out, di_error *err)
+{
+    float max;
+    const di_status status = process(s, logits, mask, &max, err);
+    return status != DI_OK || take_law(s, max, out) ? status : err_memory(err, "law of a token", (size_t)s->vocab * sizeof *out->ids);
+}
+
+uint64_t eng_sampler_seed(const eng_sampler *sampler) { return sampler->settings.seed; }

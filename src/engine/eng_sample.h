@@ -12,6 +12,8 @@
 #ifndef ENGINE_ENG_SAMPLE_H
 #define ENGINE_ENG_SAMPLE_H
 
+#include "engine/eng_verify.h"
+
 #include <deepinfer/engine.h>
 
 #define ENG_MAX_VOCAB (1 << 19) /* sums of masses stay below 2^63 */
@@ -35,6 +37,14 @@ void eng_sampler_retract(eng_sampler *sampler, int32_t id);
  * min_tokens together, leave no id). */
 di_status eng_sampler_choose(eng_sampler *sampler, const float *logits, int64_t position, const uint32_t *mask,
                              di_sample *out, di_error *err);
+
+/* What the token behind a row is drawn from: the ids that are left of it with their probabilities, as eng_sampler_choose has them up to the
+ * noise; what has less than 2^-44 of the best one's is left out. Temperature > 0. Does not count. Errors: as of eng_sampler_choose;
+ * DI_E_MEMORY. */
+di_status eng_sampler_law(eng_sampler *sampler, const float *logits, const uint32_t *mask, eng_law *out, di_error *err);
+/* The sample that choosing `id` of the row gives which was looked at last. */
+void eng_sampler_report(const eng_sampler *sampler, const float *logits, int32_t id, di_sample *out);
+uint64_t eng_sampler_seed(const eng_sampler *sampler);
 
 /* Seed of choice i of a request for several choices (architecture.md 5). */
 uint64_t eng_sampler_choice_seed(uint64_t seed, uint32_t choice);

@@ -205,6 +205,9 @@ static di_status check_task(const di_scheduler *s, const di_task_options *o, di_
             return err_set(err, DI_E_ARGUMENT, "token %zu of the prompt has id %d: the vocabulary is 0..%d", i, o->prompt[i], vocab - 1);
         }
     }
+    if ((int)o->verify < 0 || o->verify > DI_VERIFY_REJECTION) {
+        return err_set(err, DI_E_ARGUMENT, "verify is %d: there is no such rule", (int)o->verify);
+    }
     if (o->grammar != NULL && s->vocabulary == NULL) {
         return err_set(err, DI_E_ARGUMENT, "a task has a grammar, and the scheduler no vocabulary");
     }
@@ -280,6 +283,7 @@ static di_status new_task(di_scheduler *s, const di_task_options *o, di_task **o
         task->grammar = o->grammar;
     }
     task->keep = (eng_keep){.class_id = (int32_t)o->cache.class_id, .ttl_s = o->cache.ttl_s, .pinned = o->cache.pinned};
+    task->verify = o->verify;
     task->n = n;
     task->n_live = n;
     for (int32_t i = 0; i < n; i++) {

@@ -3,6 +3,8 @@
  *   eng_queue_*    tenants and their waiting tasks            eng_sched_queue.c
  *   eng_plan_*     admission, memory, the next pass           eng_sched_plan.c
  *   eng_exec_*     the executor's thread: pass and sampling   eng_sched_exec.c
+ *   eng_verify_*   tokens behind the rows of a pass           eng_sched_verify.c
+ *   eng_draft_*    proposing drafts, taking them back         eng_sched_draft.c
  *   eng_auto_*     as many drafts as pay                      eng_sched_auto.c
  *   eng_retire_*   what a pass did to its choices             eng_sched_retire.c
  *   eng_load_*     what tiers below the device have           eng_sched_tier.c
@@ -58,6 +60,9 @@ typedef struct eng_choice {
     int32_t drafts[ENG_MAX_DRAFT]; /* [n_drafts] what may follow the last token; written by the executor */
     float confidence[ENG_MAX_DRAFT];
     int32_t n_drafts;
+    float survival[ENG_MAX_DRAFT]; /* with `draft_auto`: of the last proposal before anything was cut, 1 where nothing was said */
+    float stale[ENG_MAX_DRAFT];    /* and of the one before it */
+    eng_law *laws;        /* while it runs, [draft_length + 1] what drafts were drawn from, and scratch; NULL = drafts are coupled */
 } eng_choice;
 
 typedef struct eng_tenant eng_tenant;
@@ -89,6 +94,7 @@ struct di_task {
     di_task *next_loading;
     eng_restore *restore; /* NULL = nothing is on its way */
     eng_keep keep;
+    di_verify verify;
     bool marked;        /* in the list of tasks with something cancelled */
     di_task *next_marked;
     int32_t n;
@@ -182,7 +188,6 @@ typedef struct eng_auto {
     int32_t n_cuts;            /* passes that were cut since the last one that was not */
     bool probing;              /* the last proposal is a trial: it is verified in full */
     eng_claim *claims;         /* [max_running] */
-    float (*survival)[ENG_MAX_DRAFT]; /* [max_running] */
     int32_t *heap;             /* [max_running] */
 } eng_auto;
 
@@ -297,6 +302,16 @@ void eng_exec_stop(di_scheduler *s);
 void eng_exec_submit(di_scheduler *s, eng_pass *pass);
 void eng_exec_wait(di_scheduler *s);
 
+/* ---- verifying and drafting: on the executor's thread, or those of its pool ---- */
+
+/* Samples the tokens of a part. */
+void eng_verify_part(const di_scheduler *s, eng_pass *p, eng_part *part);
+const float *eng_verify_logits(const di_scheduler *s, const eng_result *r);
+/* Drafts that were wrong leave the sequence. */
+void eng_draft_rewind(const eng_pass *p, const eng_part *part);
+/* Drafts for the next pass, where they pay. Returns for how many choices. */
+int32_t eng_draft_propose(di_scheduler *s, eng_pass *p);
+
 /* ---- as many drafts as pay ---- */
 
 /* Times passes and proposals: up to a second or so. Errors: DI_E_MEMORY, DI_E_DEVICE. */
@@ -310,8 +325,8 @@ bool eng_auto_proposes(di_scheduler *s, const eng_pass *p, int32_t n);
 bool eng_auto_wants_rows(const di_scheduler *s, const eng_pass *p);
 /* What the pass took, and proposals for so many sequences. Executor. */
 void eng_auto_timed(di_scheduler *s, const eng_pass *p, double seconds, int32_t n_proposals, double proposing);
-/* Of one proposal. Executor. */
-void eng_auto_learn(di_scheduler *s, const float *confidence, int32_t n);
+/* The choice has a new proposal. Executor. */
+void eng_auto_learn(di_scheduler *s, eng_choice *choice);
 
 /* ---- retiring ---- */
 

@@ -3,7 +3,8 @@
  * When the scheduler is made, passes and proposals of several sizes are timed; from then on each one that runs corrects the tables. Before
  * a pass is handed over its drafts are cut to what eng_budget.h chooses from their survival. Before a proposal is made the same account
  * is taken with the survival that proposals had of late: when none pays, none is made, but for a trial now and then, verified in full, to
- * see whether it would by now. What comes out depends on none of this (docs/decisions/0009), so measured times may decide. */
+ * see whether it would by now. What coupled choices give depends on none of this (docs/decisions/0009), so measured times may decide; for
+ * others whether a draft is verified depends on what was known before it (eng_budget.h, docs/decisions/0015). */
 #include "core/core.h"
 #include "engine/eng_sched.h"
 
@@ -126,10 +127,9 @@ di_status eng_auto_open(di_scheduler *s, di_error *err)
 {
     eng_auto *const a = &s->automatic;
     a->claims = ar_calloc((size_t)s->max_running, sizeof *a->claims);
-    a->survival = ar_calloc((size_t)s->max_running, sizeof *a->survival);
     a->heap = ar_calloc((size_t)s->max_running, sizeof *a->heap);
-    if (a->claims == NULL || a->survival == NULL || a->heap == NULL) {
-        return err_memory(err, "drafts of the scheduler", (size_t)s->max_running * sizeof *a->survival);
+    if (a->claims == NULL || a->heap == NULL) {
+        return err_memory(err, "drafts of the scheduler", (size_t)s->max_running * sizeof *a->claims);
     }
     for (int32_t j = 0; j < ENG_MAX_DRAFT; j++) {
         a->mean[j] = 1.0f; /* nothing is known: it is tried */
@@ -140,7 +140,6 @@ di_status eng_auto_open(di_scheduler *s, di_error *err)
 void eng_auto_close(di_scheduler *s)
 {
     free(s->automatic.claims);
-    free(s->automatic.survival);
     free(s->automatic.heap);
 }
 
@@ -161,13 +160,47 @@ static bool decodes(const eng_part *part)
     return !part->prefill && part->choice->phase == ENG_DECODE && part->choice->cancelled == DI_TASK_RUNNING;
 }
 
-/* Drafts that could be verified: there are so many, rows were planned for them, and the output has room behind a token. */
+/* Drafts that rows were planned for, and for which the output has room behind a token. */
 static int32_t most_drafts(const eng_part *part)
 {
     const eng_choice *const c = part->choice;
     const int64_t left = c->task->max_tokens - c->n_out - 1;
-    const int32_t most = c->n_drafts < part->n - 1 ? c->n_drafts : part->n - 1;
-    return left < most ? (int32_t)left : most;
+    return left < part->n - 1 ? (int32_t)left : part->n - 1;
+}
+
+/* Of the choices that decode, in order. By what was said of earlier drafts each claims as many as it could have: how many there are is
+ * said by the drafts. */
+static int32_t make_claims(di_scheduler *s, const eng_pass *p, bool stale)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < p->n_parts; i++) {
+        const eng_choice *const c = p->parts[i].choice;
+        if (decodes(&p->parts[i])) {
+            const int32_t most = most_drafts(&p->parts[i]);
+            s->automatic.claims[n++] = (eng_claim){.survival = stale ? c->stale : c->survival,
+                                                   .n = stale || most < c->n_drafts ? most : c->n_drafts};
+        }
+    }
+    return n;
+}
+
+static bool any_judged(const eng_pass *p)
+{
+    for (int32_t i = 0; i < p->n_parts; i++) {
+        if (decodes(&p->parts[i]) && p->parts[i].choice->laws != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int32_t given(const eng_claim *claims, int32_t n)
+{
+    int32_t sum = 0;
+    for (int32_t i = 0; i < n; i++) {
+        sum += claims[i].length;
+    }
+    return sum;
 }
 
 static bool is_cut(const eng_claim *claims, int32_t n)
@@ -183,22 +216,19 @@ static bool is_cut(const eng_claim *claims, int32_t n)
 void eng_auto_cut(di_scheduler *s, const eng_pass *p)
 {
     eng_auto *const a = &s->automatic;
-    int32_t n = 0;
     if (a->probing) {
         a->probing = false;
         return;
     }
-    for (int32_t i = 0; i < p->n_parts; i++) {
-        const eng_choice *const c = p->parts[i].choice;
-        if (decodes(&p->parts[i])) {
-            const int32_t most = most_drafts(&p->parts[i]);
-            eng_survival(c->confidence, s->engine->c->draft.temperature, most, a->survival[n]);
-            a->claims[n] = (eng_claim){.survival = a->survival[n], .n = most};
-            n++;
-        }
-    }
+    const bool judged = any_judged(p);
+    int32_t n = make_claims(s, p, judged);
     const eng_step_cost step = {.pass = &a->pass, .seconds = proposal_seconds(s, n), .rows = p->n_prefill, .room = s->step_tokens};
     (void)eng_budget_choose(&step, a->claims, n, a->heap);
+    if (judged) {
+        const int32_t budget = given(a->claims, n);
+        n = make_claims(s, p, false);
+        eng_budget_give(a->claims, n, a->heap, budget);
+    }
     if (is_cut(a->claims, n) && ++a->n_cuts >= WHOLE_PASSES) {
         a->n_cuts = 0;
         return;
@@ -242,12 +272,15 @@ void eng_auto_timed(di_scheduler *s, const eng_pass *p, double seconds, int32_t 
     }
 }
 
-void eng_auto_learn(di_scheduler *s, const float *confidence, int32_t n)
+void eng_auto_learn(di_scheduler *s, eng_choice *c)
 {
     eng_auto *const a = &s->automatic;
-    float survival[ENG_MAX_DRAFT];
-    eng_survival(confidence, s->engine->c->draft.temperature, n, survival);
-    for (int32_t j = 0; j < n; j++) { /* a proposal that ends early says nothing of the rest */
-        a->mean[j] += (survival[j] - a->mean[j]) * MEAN_WEIGHT;
+    memcpy(c->stale, c->survival, sizeof c->stale);
+    eng_survival(c->confidence, s->engine->c->draft.temperature, c->n_drafts, c->survival);
+    for (int32_t j = 0; j < c->n_drafts; j++) { /* a proposal that ends early says nothing of the rest */
+        a->mean[j] += (c->survival[j] - a->mean[j]) * MEAN_WEIGHT;
+    }
+    for (int32_t j = c->n_drafts; j < ENG_MAX_DRAFT; j++) {
+        c->survival[j] = 1.0f;
     }
 }

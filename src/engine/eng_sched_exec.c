@@ -1,6 +1,6 @@
 /* eng_sched_exec.c - the executor: a thread that runs one pass after the other, sampling included.
  *
- * Sampled ids go into the pass's results; the scheduler puts them into the next pass. Each result depends on its own row and choice, so
+ * Sampled ids go into the pass's results; the scheduler puts them into the next pass. Each part depends on its own rows and choices, so
  * sampling is split over threads when there is enough of it. */
 #include "core/core.h"
 #include "engine/eng_sched.h"
@@ -16,63 +16,12 @@ typedef struct sampling {
     eng_pass *pass;
 } sampling;
 
-static const float *row_of(const di_scheduler *s, const eng_result *r)
-{
-    return s->logits + (size_t)r->row * (size_t)s->engine->c->vocab;
-}
-
-/* One token, which the sampler then counts. */
-static bool sample_one(const di_scheduler *s, eng_result *r)
-{
-    if (r->choice == NULL) {
-        return false;
-    }
-    eng_choice *const c = r->choice;
-    const uint32_t *mask = NULL;
-    r->taken = true;
-    if (c->constraint != NULL) {
-        mask = eng_constraint_mask(c->constraint);
-        r->status = mask != NULL ? DI_OK : DI_E_INTERNAL;
-    }
-    if (r->status == DI_OK) {
-        r->status = eng_sampler_choose(c->sampler, row_of(s, r), r->position, mask, &r->sample, NULL);
-    }
-    if (r->status == DI_OK) {
-        eng_sampler_accept(c->sampler, r->sample.id, false);
-    }
-    if (r->status == DI_OK && c->constraint != NULL) {
-        bool ended = false;
-        r->status = eng_constraint_accept(c->constraint, r->sample.id, &ended) ? DI_OK : DI_E_INTERNAL;
-        r->sample.is_stop = r->sample.is_stop || ended;
-    }
-    return r->status == DI_OK;
-}
-
-/* The token behind each row, as long as the row's own token was right: what is sampled does not depend on what was drafted (the coupling of
- * dspark.md 2.5). Results of a prompt's end are one for each choice. */
-static void sample_part(const di_scheduler *s, eng_pass *p, eng_part *part)
-{
-    const int32_t *const ids = p->ids + part->ids_at;
-    for (int32_t i = 0; i < part->n_results; i++) {
-        eng_result *const r = &p->results[part->first_result + i];
-        const bool sampled = sample_one(s, r);
-        if (part->prefill) {
-            continue;
-        }
-        const bool right = sampled && i + 1 < part->n && r->sample.id == ids[i + 1];
-        part->n_right += right;
-        if (!right || r->sample.is_stop) {
-            break;
-        }
-    }
-}
-
 static void sample_range(void *arg, size_t begin, size_t end, int thread)
 {
     const sampling *const all = arg;
     (void)thread;
     for (size_t i = begin; i < end; i++) {
-        sample_part(all->s, all->pass, &all->pass->parts[i]);
+        eng_verify_part(all->s, all->pass, &all->pass->parts[i]);
     }
 }
 
@@ -90,146 +39,10 @@ static void sample_all(di_scheduler *s, eng_pass *p)
         if (r->taken && r->status != DI_OK) {
             const eng_constraint *const g = r->choice->constraint;
             (void)err_set(&p->err, r->status, "no token could be chosen"); /* should it succeed now */
-            (void)eng_sampler_choose(r->choice->sampler, row_of(s, r), r->position, g != NULL ? eng_constraint_mask(g) : NULL, &r->sample,
-                                     &p->err);
+            (void)eng_sampler_choose(r->choice->sampler, eng_verify_logits(s, r), r->position, g != NULL ? eng_constraint_mask(g) : NULL,
+                                     &r->sample, &p->err);
         }
     }
-}
-
-/* ---- drafts ---- */
-
-/* Tokens that came of a part; the last of them is not in the sequence yet. */
-static int32_t taken_of(const eng_pass *p, const eng_part *part)
-{
-    int32_t n = 0;
-    while (n < part->n_results && p->results[part->first_result + n].taken) {
-        n++;
-    }
-    return n;
-}
-
-/* Drafts that were wrong leave the sequence. */
-static void rewind_part(const eng_pass *p, const eng_part *part)
-{
-    eng_choice *const c = part->choice;
-    c->n_drafts = 0;
-    if (!part->prefill) {
-        const int32_t n = taken_of(p, part);
-        mdl_seq_rewind(&c->seq, part->n - (n > 0 ? n : 1));
-    }
-}
-
-/* The choice that wants drafts behind a part, and its last token. NULL: none. */
-static eng_choice *wants_draft(const di_scheduler *s, const eng_pass *p, const eng_part *part, int32_t *anchor)
-{
-    eng_choice *const c = part->choice;
-    const int32_t n = part->prefill ? part->n_results > 0 && p->results[part->first_result].choice == c : taken_of(p, part);
-    if (s->draft_length == 0 || n == 0 || c->n_out + n + 1 >= c->task->max_tokens) {
-        return NULL;
-    }
-    const eng_result *const last = &p->results[part->first_result + n - 1];
-    *anchor = last->sample.id;
-    return last->taken && last->status == DI_OK && !last->sample.is_stop && c->has_cache ? c : NULL;
-}
-
-typedef struct proposal {
-    eng_choice *choices[ENG_DRAFT_GROUP];
-    const mdl_seq *seqs[ENG_DRAFT_GROUP];
-    int32_t previous[ENG_DRAFT_GROUP];
-    float confidence[ENG_DRAFT_GROUP];
-    bool over[ENG_DRAFT_GROUP];
-    int32_t n;
-} proposal;
-
-/* Draft i of each: chosen as the token itself will be, with the same noise, so that the two agree as often as can be. */
-static void take_drafts(const di_scheduler *s, proposal *g)
-{
-    for (int32_t k = 0; k < g->n; k++) {
-        eng_choice *const c = g->choices[k];
-        di_sample sample;
-        if (g->over[k]) {
-            continue;
-        }
-        const float *const row = s->draft_logits + (size_t)k * (size_t)s->engine->c->vocab;
-        const int64_t position = c->seq.n_tokens + 1 + c->n_drafts;
-        const uint32_t *const mask = c->constraint != NULL ? eng_constraint_try_mask(c->constraint) : NULL;
-        const bool maskless = c->constraint != NULL && mask == NULL;
-        if (maskless || eng_sampler_choose(c->sampler, row, position, mask, &sample, NULL) != DI_OK) {
-            g->over[k] = true;
-            continue;
-        }
-        eng_sampler_accept(c->sampler, sample.id, false);
-        c->confidence[c->n_drafts] = g->confidence[k];
-        c->drafts[c->n_drafts++] = sample.id;
-        g->previous[k] = sample.id;
-        g->over[k] = sample.is_stop || (c->constraint != NULL && !eng_constraint_try(c->constraint, sample.id));
-    }
-}
-
-/* A proposal that fails leaves fewer drafts: nobody depends on them. */
-static void propose(di_scheduler *s, proposal *g)
-{
-    mdl_runner *const r = s->engine->runner;
-    if (g->n == 0) {
-        return;
-    }
-    di_status status = mdl_draft_begin(r, g->seqs, g->previous, g->n, NULL);
-    for (int32_t i = 0; i < s->draft_length && status == DI_OK; i++) {
-        status = mdl_draft_step(r, i, g->previous, s->draft_logits, g->confidence, NULL);
-        if (status == DI_OK) {
-            take_drafts(s, g);
-        }
-    }
-    for (int32_t k = 0; k < g->n; k++) {
-        const eng_choice *const c = g->choices[k];
-        for (int32_t i = 0; i < c->n_drafts; i++) {
-            eng_sampler_retract(c->sampler, c->drafts[i]);
-        }
-        if (c->constraint != NULL) {
-            eng_constraint_take_back(c->constraint);
-        }
-        if (s->automatic.on) {
-            eng_auto_learn(s, c->confidence, c->n_drafts);
-        }
-    }
-    g->n = 0;
-}
-
-static int32_t count_wanted(const di_scheduler *s, const eng_pass *p)
-{
-    int32_t n = 0;
-    for (int32_t i = 0; i < p->n_parts; i++) {
-        int32_t anchor = 0;
-        n += wants_draft(s, p, &p->parts[i], &anchor) != NULL;
-    }
-    return n;
-}
-
-/* Returns for how many choices. */
-static int32_t draft_all(di_scheduler *s, eng_pass *p)
-{
-    proposal g = {.n = 0};
-    const int32_t most = s->draft_group;
-    const int32_t wanted = count_wanted(s, p);
-    p->proposed = wanted > 0 && (!s->automatic.on || eng_auto_proposes(s, p, wanted));
-    if (!p->proposed) {
-        return 0;
-    }
-    for (int32_t i = 0; i < p->n_parts; i++) {
-        int32_t anchor = 0;
-        eng_choice *const c = wants_draft(s, p, &p->parts[i], &anchor);
-        if (c != NULL) {
-            g.choices[g.n] = c;
-            g.seqs[g.n] = &c->seq;
-            g.previous[g.n] = anchor;
-            g.over[g.n++] = false;
-        }
-        if (g.n == most) {
-            propose(s, &g);
-        }
-    }
-    propose(s, &g);
-    return wanted;
 }
 
 /* ---- one pass ---- */
@@ -270,13 +83,13 @@ static void run_pass(di_scheduler *s, eng_pass *p)
             sample_all(s, p);
         }
         for (int32_t i = 0; i < p->n_parts && p->status == DI_OK; i++) {
-            rewind_part(p, &p->parts[i]);
+            eng_draft_rewind(p, &p->parts[i]);
         }
     }
     const int64_t sampled_ns = clock_now_ns();
     int32_t n_proposals = 0;
     if (p->status == DI_OK && s->draft_length > 0) {
-        n_proposals = draft_all(s, p);
+        n_proposals = eng_draft_propose(s, p);
     }
     p->ended_ns = clock_now_ns();
     p->draft_ns = p->ended_ns - sampled_ns;

@@ -4,6 +4,8 @@
 #include "core/core.h"
 #include "engine/eng_sched.h"
 
+#include <stdlib.h>
+
 static di_status open_sampler(di_scheduler *s, eng_choice *c, di_error *err)
 {
     const di_task *const task = c->task;
@@ -39,14 +41,42 @@ static di_status open_constraint(di_scheduler *s, eng_choice *c, di_error *err)
     return status;
 }
 
+/* Greedy choices are the same under every rule, and coupling is the cheapest. */
+static di_status open_drafts(const di_scheduler *s, eng_choice *c, di_error *err)
+{
+    const di_task *const task = c->task;
+    for (int32_t j = 0; j < ENG_MAX_DRAFT; j++) {
+        c->survival[j] = 1.0f;
+    }
+    if (task->verify == DI_VERIFY_COUPLED || task->sampling.temperature <= 0.0f || s->draft_length == 0) {
+        return DI_OK;
+    }
+    const size_t n = 1 + (size_t)s->draft_length;
+    c->laws = ar_calloc(n, sizeof *c->laws);
+    return c->laws != NULL ? DI_OK : err_memory(err, "laws of drafts", n * sizeof *c->laws);
+}
+
 di_status eng_choice_open(di_scheduler *s, eng_choice *c, di_error *err)
 {
-    const di_status status = open_sampler(s, c, err);
+    di_status status = open_sampler(s, c, err);
+    if (status == DI_OK) {
+        status = open_drafts(s, c, err);
+    }
     return status == DI_OK && c->task->grammar != NULL ? open_constraint(s, c, err) : status;
+}
+
+static void close_drafts(eng_choice *c)
+{
+    for (int32_t i = 0; c->laws != NULL && i <= c->task->scheduler->draft_length; i++) {
+        eng_law_fini(&c->laws[i]);
+    }
+    free(c->laws);
+    c->laws = NULL;
 }
 
 void eng_choice_close(eng_choice *c)
 {
+    close_drafts(c);
     eng_sampler_free(c->sampler);
     c->sampler = NULL;
     eng_constraint_free(c->constraint);

@@ -2,6 +2,7 @@
  * a setting, fixed seeds, each p-value above 0.001 / number of settings. Likewise pairs of draws at neighbouring positions and
  * of neighbouring choices, which must be independent.
  * ctest: timeout=300 */
+#include "engine/eng_exact.h"
 #include "engine/eng_sample.h"
 
 #include <math.h>
@@ -70,132 +71,6 @@ static void make_logits(bool tied, float logits[V])
     }
 }
 
-/* --- the exact distribution --- */
-
-typedef struct entry {
-    int id;
-    double logit;
-    double p;
-} entry;
-
-static int by_order(const void *pa, const void *pb)
-{
-    const entry *a = pa;
-    const entry *b = pb;
-    if (a->logit != b->logit) {
-        return a->logit > b->logit ? -1 : 1;
-    }
-    return a->id - b->id;
-}
-
-static int count_of(const int32_t *ids, size_t n, int id)
-{
-    int count = 0;
-    for (size_t i = 0; i < n; i++) {
-        count += ids[i] == id;
-    }
-    return count;
-}
-
-static double processed(const setting *c, const float *logits, int id)
-{
-    const di_sampling *s = &c->s;
-    double l = (double)logits[id];
-    for (size_t i = 0; i < s->n_bias; i++) {
-        l += s->bias[i].id == id ? (double)s->bias[i].bias : 0.0;
-    }
-    const int n_prompt = count_of(prompt, sizeof prompt / sizeof prompt[0], id);
-    const int n_sampled = count_of(sampled, sizeof sampled / sizeof sampled[0], id);
-    if (n_prompt + n_sampled > 0) {
-        l = l > 0 ? l / (double)s->repetition_penalty : l * (double)s->repetition_penalty;
-    }
-    l -= n_sampled * (double)s->frequency_penalty + (n_sampled > 0 ? (double)s->presence_penalty : 0.0);
-    const bool forbidden = (c->mask != NULL && (c->mask[id / 32] >> (id % 32) & 1) == 0) ||
-                           (s->min_tokens > 6 && count_of(s->stop_ids, s->n_stop_ids, id) > 0);
-    return forbidden ? -INFINITY : l;
-}
-
-static void normalise(entry *e, int n)
-{
-    double sum = 0;
-    for (int i = 0; i < n; i++) {
-        sum += e[i].p;
-    }
-    for (int i = 0; i < n; i++) {
-        e[i].p /= sum;
-    }
-}
-
-static void exact(const setting *c, const float *logits, double p[V])
-{
-    entry e[V];
-    for (int i = 0; i < V; i++) {
-        e[i].id = i;
-        e[i].logit = processed(c, logits, i);
-    }
-    qsort(e, V, sizeof e[0], by_order);
-    int n = 0;
-    while (n < V && e[n].logit > -INFINITY) {
-        e[n].p = exp((e[n].logit - e[0].logit) / (double)c->s.temperature);
-        if (e[n].p < (double)c->s.min_p) {
-            break;
-        }
-        n++;
-    }
-    if (c->s.top_k > 0 && n > c->s.top_k) {
-        n = c->s.top_k;
-    }
-    normalise(e, n);
-    double before = 0;
-    for (int i = 0; i < n && c->s.top_p < 1.0f; i++) {
-        if (before >= (double)c->s.top_p) {
-            n = i;
-        }
-        before += e[i].p;
-    }
-    normalise(e, n);
-    memset(p, 0, V * sizeof *p);
-    for (int i = 0; i < n; i++) {
-        p[e[i].id] = e[i].p;
-    }
-}
-
-/* --- chi-square --- */
-
-/* P(chi-square with k degrees > x), by Wilson and Hilferty's cube root (PNAS 17, 1931). */
-static double upper_tail(double x, int k)
-{
-    const double a = 2.0 / (9.0 * k);
-    return 0.5 * erfc((cbrt(x / k) - (1.0 - a)) / sqrt(2.0 * a));
-}
-
-/* Cells that expect fewer than 5 are taken together. A draw where none can be gives p = 0. */
-static double p_value(const int *seen, const double *p, int n, int draws)
-{
-    double x = 0;
-    double rest_expected = 0;
-    int rest_seen = 0;
-    int cells = 0;
-    for (int i = 0; i < n; i++) {
-        const double expected = p[i] * draws;
-        if (expected == 0.0 && seen[i] > 0) {
-            return 0;
-        }
-        if (expected < 5.0) {
-            rest_expected += expected;
-            rest_seen += seen[i];
-            continue;
-        }
-        x += (seen[i] - expected) * (seen[i] - expected) / expected;
-        cells++;
-    }
-    if (rest_expected > 0.5) {
-        x += (rest_seen - rest_expected) * (rest_seen - rest_expected) / rest_expected;
-        cells++;
-    }
-    return upper_tail(x, cells - 1);
-}
-
 static eng_sampler *make(const setting *c, uint64_t seed)
 {
     di_sampling s = c->s;
@@ -235,9 +110,11 @@ static void draws_follow_the_exact_distribution(void **state)
         double p[V];
         int seen[V] = {0};
         make_logits(settings[i].tied, logits);
-        exact(&settings[i], logits, p);
+        const exact_text text = {.prompt = prompt, .n_prompt = sizeof prompt / sizeof prompt[0], .sampled = sampled,
+                                 .n_sampled = sizeof sampled / sizeof sampled[0]};
+        exact_law(&settings[i].s, &text, settings[i].mask, logits, V, p);
         count_draws(&settings[i], logits, seen);
-        const double value = p_value(seen, p, V, DRAWS);
+        const double value = exact_p_value(seen, p, V, DRAWS);
         print_message("%-24s p = %.4f\n", settings[i].name, value);
         assert_true(value > 0.001 / (double)N_SETTINGS);
     }
@@ -274,7 +151,7 @@ static double pair_value(const float *logits, bool choices)
     for (int i = 0; i < SMALL * SMALL; i++) {
         p[i] = exp((double)logits[i / SMALL] + (double)logits[i % SMALL]) / (sum * sum);
     }
-    return p_value(seen, p, SMALL * SMALL, DRAWS);
+    return exact_p_value(seen, p, SMALL * SMALL, DRAWS);
 }
 
 static void neighbouring_draws_are_independent(void **state)

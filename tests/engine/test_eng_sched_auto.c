@@ -17,9 +17,26 @@ typedef struct fake {
     eng_part parts[CHOICES + 1];
     eng_pass pass;
     eng_claim claims[CHOICES];
-    float survival[CHOICES][ENG_MAX_DRAFT];
     int32_t heap[CHOICES];
 } fake;
+
+/* What each choice's drafts are said to be worth is known to the scheduler from here on. */
+static void hear(fake *f)
+{
+    for (int i = 0; i < CHOICES; i++) {
+        eng_auto_learn(&f->s, &f->tasks[i]->choices[0]);
+    }
+}
+
+/* n proposals of as many drafts each. */
+static void learn(fake *f, const float *confidence, int32_t n_drafts, int n)
+{
+    eng_choice c = {.n_drafts = n_drafts};
+    memcpy(c.confidence, confidence, (size_t)n_drafts * sizeof *confidence);
+    for (int i = 0; i < n; i++) {
+        eng_auto_learn(&f->s, &c);
+    }
+}
 
 /* A row costs `row` seconds beside a first one of a second; a proposal costs `proposal`. */
 static fake *fake_new(double row, double proposal)
@@ -31,7 +48,7 @@ static fake *fake_new(double row, double proposal)
     f->s.step_tokens = STEP;
     f->s.draft_length = 5;
     f->s.draft_group = 2;
-    f->s.automatic = (eng_auto){.on = true, .claims = f->claims, .survival = f->survival, .heap = f->heap};
+    f->s.automatic = (eng_auto){.on = true, .claims = f->claims, .heap = f->heap};
     assert_true(eng_cost_add(&f->s.automatic.pass, 1, 1.0));
     assert_true(eng_cost_add(&f->s.automatic.pass, 101, 1.0 + 100.0 * row));
     assert_true(eng_cost_add(&f->s.automatic.proposal, 1, proposal));
@@ -40,7 +57,6 @@ static fake *fake_new(double row, double proposal)
     f->pass.n_parts = CHOICES;
     for (int i = 0; i < ENG_MAX_DRAFT; i++) {
         f->config.draft.temperature[i] = 1.0f;
-        f->s.automatic.mean[i] = 1.0f;
     }
     for (int i = 0; i < CHOICES; i++) {
         f->tasks[i] = calloc(1, sizeof *f->tasks[i] + sizeof f->tasks[i]->choices[0]);
@@ -55,6 +71,13 @@ static fake *fake_new(double row, double proposal)
         for (int j = 0; j < 5; j++) {
             c->confidence[j] = 2.0f; /* 0.88 each */
         }
+        for (int j = 0; j < ENG_MAX_DRAFT; j++) {
+            c->survival[j] = 1.0f;
+        }
+    }
+    hear(f);
+    for (int j = 0; j < ENG_MAX_DRAFT; j++) {
+        f->s.automatic.mean[j] = 1.0f;
     }
     return f;
 }
@@ -122,6 +145,7 @@ static void likely_drafts_are_kept_and_unlikely_ones_cut(void **state)
         f->tasks[1]->choices[0].confidence[j] = j == 2 ? -1.0f : 8.0f;
         f->tasks[2]->choices[0].confidence[j] = -1.0f;
     }
+    hear(f);
     eng_auto_cut(&f->s, &f->pass);
     expect_lengths(f, 5, 2, 0);
     fake_free(f);
@@ -137,8 +161,58 @@ static void temperatures_are_applied(void **state)
         f->tasks[2]->choices[0].confidence[j] = 1.0f;
         f->config.draft.temperature[j] = j < 3 ? 0.1f : 10.0f;
     }
+    hear(f);
     eng_auto_cut(&f->s, &f->pass);
     expect_lengths(f, 3, 3, 3);
+    fake_free(f);
+}
+
+/* The second choice is judged by block verification: how many drafts a pass has follows from the proposals before these, and the likeliest
+ * of these get them. */
+static void judged_drafts_have_no_say_in_their_number(void **state)
+{
+    (void)state;
+    fake *const f = fake_new(0.3, 0.1);
+    eng_law laws[6] = {{.n = 0}};
+    f->tasks[1]->choices[0].laws = laws;
+    for (int i = 0; i < CHOICES; i++) {
+        for (int j = 0; j < 5; j++) {
+            f->tasks[i]->choices[0].confidence[j] = i == 0 && j < 4 ? 8.0f : -1.0f; /* four that pay */
+        }
+    }
+    hear(f);
+    for (int i = 0; i < CHOICES; i++) {
+        for (int j = 0; j < 5; j++) {
+            f->tasks[i]->choices[0].confidence[j] = i == 0 ? -8.0f : (float)(3 - i);
+        }
+    }
+    hear(f);
+    eng_auto_cut(&f->s, &f->pass);
+    expect_lengths(f, 0, 3, 1); /* 0.88, 0.78, 0.73, and 0.69 before the next one's 0.53 */
+    f->tasks[1]->choices[0].laws = NULL;
+    fake_free(f);
+}
+
+/* An early end of a proposal says what its last draft is: it must not free a place for others that the draft itself needs. */
+static void a_short_proposal_takes_no_part_of_the_budget_away(void **state)
+{
+    (void)state;
+    fake *const f = fake_new(0.3, 0.1);
+    eng_law laws[6] = {{.n = 0}};
+    f->tasks[0]->choices[0].laws = laws;
+    f->tasks[0]->choices[0].n_drafts = 1;
+    for (int j = 0; j < 5; j++) {
+        f->tasks[0]->choices[0].confidence[j] = 8.0f;
+        f->tasks[0]->choices[0].stale[j] = 1.0f;
+        f->tasks[0]->choices[0].survival[j] = 1.0f;
+    }
+    hear(f);
+    eng_auto_cut(&f->s, &f->pass);
+    const eng_choice *const one = &f->tasks[1]->choices[0];
+    const eng_choice *const two = &f->tasks[2]->choices[0];
+    assert_int_equal(f->tasks[0]->choices[0].n_drafts, 1);
+    assert_true(one->n_drafts + two->n_drafts >= 4); /* what the first did not use of at least five */
+    f->tasks[0]->choices[0].laws = NULL;
     fake_free(f);
 }
 
@@ -168,7 +242,7 @@ static void proposals_stop_while_none_pays_but_for_one_now_and_then(void **state
     int n = 0;
     assert_true(eng_auto_proposes(&f->s, &f->pass, CHOICES));
     while (n < 100 && eng_auto_proposes(&f->s, &f->pass, CHOICES)) {
-        eng_auto_learn(&f->s, unlikely, 5);
+        learn(f, unlikely, 5, 1);
         n++;
     }
     assert_in_range(n, 5, 40);
@@ -183,9 +257,7 @@ static void proposals_stop_while_none_pays_but_for_one_now_and_then(void **state
     eng_auto_cut(&f->s, &f->pass);
     expect_lengths(f, 0, 0, 0);
     f->s.automatic.pass.seconds[1] = 2.0;
-    for (int i = 0; i < 30; i++) {
-        eng_auto_learn(&f->s, likely, 5);
-    }
+    learn(f, likely, 5, 30);
     assert_true(eng_auto_proposes(&f->s, &f->pass, CHOICES));
     fake_free(f);
 }
@@ -228,14 +300,12 @@ static void the_mean_follows_late_proposals(void **state)
     (void)state;
     fake *const f = fake_new(0.01, 0.5);
     const float half[] = {0.0f, 0.0f};
-    eng_auto_learn(&f->s, half, 2);
+    learn(f, half, 2, 1);
     const float *const mean = f->s.automatic.mean;
     assert_true(fabs((double)mean[0] - 0.95) < 1e-6);
     assert_true(fabs((double)mean[1] - 0.925) < 1e-6);
     assert_true(mean[2] >= 1.0f);
-    for (int i = 0; i < 200; i++) {
-        eng_auto_learn(&f->s, half, 2);
-    }
+    learn(f, half, 2, 200);
     assert_true(fabs((double)mean[0] - 0.5) < 1e-4);
     assert_true(fabs((double)mean[1] - 0.25) < 1e-4);
     fake_free(f);
@@ -258,6 +328,8 @@ int main(void)
         cmocka_unit_test(one_of_many_cuts_is_left_out),
         cmocka_unit_test(likely_drafts_are_kept_and_unlikely_ones_cut),
         cmocka_unit_test(temperatures_are_applied),
+        cmocka_unit_test(judged_drafts_have_no_say_in_their_number),
+        cmocka_unit_test(a_short_proposal_takes_no_part_of_the_budget_away),
         cmocka_unit_test(what_cannot_be_verified_is_not_counted_on),
         cmocka_unit_test(proposals_stop_while_none_pays_but_for_one_now_and_then),
         cmocka_unit_test(rows_are_planned_for_a_trial),
