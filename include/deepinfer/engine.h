@@ -21,12 +21,17 @@ extern "C" {
 typedef struct di_engine di_engine;
 typedef struct di_sequence di_sequence;
 
-/* What happens behind a prefix hit whose windows are not at hand. Exact is the default; the other is DeepSeek's production rule, an
- * approximation: the last window before the end of the hit runs again without the one before it, so that results depend on what was cached
- * (dspark.md 4.2). Its entries are never used by an exact engine. */
+/* Bounded replay of windows, DeepSeek's production rules: approximations. Off, the default, is exact, and skips what no result depends
+ * on. Entries of the prefix cache are never shared between settings. docs/replay.md has figures.
+ *   ENCODER  behind a prefix hit, its last window runs again without the one before it, so that results depend on what was cached
+ *            (dspark.md 4.2)
+ *   DECODER  decoder layers run for the last window of a prompt only, and see nothing before it; results depend on the prompt alone
+ *            (dspark.md 4.3). The prompt of a sequence is what it is fed first; with logits of every row it runs in full */
 typedef enum di_replay {
     DI_REPLAY_OFF,
-    DI_REPLAY_ENCODER
+    DI_REPLAY_ENCODER,
+    DI_REPLAY_DECODER,
+    DI_REPLAY_BOTH
 } di_replay;
 
 /* How long what a request computes is kept below the device, from its last use on. */

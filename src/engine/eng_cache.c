@@ -37,6 +37,7 @@ void eng_cache_reset(eng_cache *c, mdl_seq *seq)
     seq->n_tokens = 0;
     seq->n_frozen = 0;
     seq->window_from = 0;
+    seq->decoder_from = 0;
     seq->n_recent = 0;
     c->n_ids = 0;
     c->n_prompt = 0;
@@ -83,7 +84,7 @@ void eng_cache_fini(eng_cache *c, mdl_seq *seq, bool whole)
     *c = (eng_cache){.store = NULL};
 }
 
-di_status eng_cache_activate(eng_cache *c, const void *salt, size_t size, bool replay, di_error *err)
+di_status eng_cache_activate(eng_cache *c, const void *salt, size_t size, di_replay replay, di_error *err)
 {
     char *const copy = malloc(size > 0 ? size : 1);
     if (copy == NULL) {
@@ -265,25 +266,48 @@ di_status eng_cache_fork(eng_cache *c, mdl_seq *seq, const eng_cache *from, cons
 
 static kv_salt salt_of(const eng_cache *c) { return (kv_salt){.data = c->salt, .size = c->salt_size}; }
 
-int64_t eng_cache_start_of(const mdl_runner *r, bool replay, int64_t n_units, int64_t snapshot)
+static eng_text text_of(const eng_cache *c, const mdl_seq *seq)
+{
+    return (eng_text){.replay = c->replay, .n_tokens = (int64_t)c->n_ids, .decoder_from = seq->decoder_from};
+}
+
+int64_t eng_decoder_from(const mdl_runner *r, di_replay replay, int64_t n)
+{
+    return eng_replays_decoder(replay) && n > mdl_window(r) ? n - mdl_window(r) : 0;
+}
+
+static int64_t less(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* What is computed must be exact from the end of the match on; the input of a decoder that is replayed also from where that begins. */
+int64_t eng_cache_start_of(const mdl_runner *r, const eng_text *text, int64_t n_units, int64_t snapshot)
 {
     const int64_t matched = n_units * KV_UNIT_TOKENS;
-    const int64_t again = ((replay ? mdl_window(r) : mdl_halo(r)) + 1) / 2 * 2; /* starts at an even position */
-    const int64_t start = matched > again ? matched - again : 0;
+    int64_t start = matched - mdl_halo(r);
+    if (text->replay == DI_REPLAY_DECODER) {
+        start = less(matched, text->decoder_from) - mdl_encoder_halo(r);
+    } else if (eng_replays_encoder(text->replay)) {
+        start = matched - mdl_window(r);
+        start = text->replay == DI_REPLAY_BOTH ? less(start, text->decoder_from) : start;
+    }
+    start = start > 0 ? start / 2 * 2 : 0; /* at an even position */
     return start > snapshot * KV_UNIT_TOKENS ? start : snapshot * KV_UNIT_TOKENS;
 }
 
-bool eng_cache_serves(const mdl_runner *r, uint32_t tag, int64_t left)
+/* A snapshot without decoder windows must lie so far back that the next snapshot, at the last unit end, does not need them either. */
+bool eng_cache_serves(const mdl_runner *r, const eng_text *text, uint32_t tag, int64_t at)
 {
-    return tag == ENG_STATE_WHOLE || left >= mdl_decoder_reach(r, 1);
+    if (text->replay != DI_REPLAY_OFF) {
+        return text->replay == DI_REPLAY_DECODER && at * KV_UNIT_TOKENS <= text->decoder_from;
+    }
+    return tag == ENG_STATE_WHOLE || (text->n_tokens / KV_UNIT_TOKENS - at) * KV_UNIT_TOKENS >= mdl_decoder_reach(r, 1);
 }
 
-kv_unit *eng_cache_snapshot(const mdl_runner *r, kv_unit *last, int64_t n, int64_t *units)
+kv_unit *eng_cache_snapshot(const mdl_runner *r, const eng_text *text, kv_unit *last, int64_t *units)
 {
     kv_unit *unit = last;
     for (*units = kv_depth(last); unit != NULL; unit = kv_parent(unit), --*units) {
         const kv_slot *const snapshot = kv_unit_snapshot(unit);
-        if (snapshot != NULL && eng_cache_serves(r, kv_tag(snapshot), n - *units * KV_UNIT_TOKENS)) {
+        if (snapshot != NULL && eng_cache_serves(r, text, kv_tag(snapshot), *units)) {
             return unit;
         }
     }
@@ -328,21 +352,30 @@ static bool take_snapshot(const eng_cache *c, const mdl_seq *seq, const kv_unit 
     return true;
 }
 
-eng_restored eng_cache_restore(const eng_cache *c)
+eng_restored eng_cache_restore(const eng_cache *c, const mdl_seq *seq)
 {
-    return c->active && c->tier != NULL ? eng_restore_run(c->tier, salt_of(c), c->ids, (int64_t)c->n_ids) : (eng_restored){.unit = NULL};
+    const eng_text text = text_of(c, seq);
+    return c->active && c->tier != NULL ? eng_restore_run(c->tier, salt_of(c), c->ids, &text) : (eng_restored){.unit = NULL};
+}
+
+/* Where the last snapshot of a prompt is due: the last unit end. 0 = nowhere. */
+static int64_t stop_of(const eng_text *text)
+{
+    const int64_t last = eng_replays_decoder(text->replay) ? text->decoder_from : text->n_tokens;
+    return eng_replays_encoder(text->replay) ? 0 : last / KV_UNIT_TOKENS * KV_UNIT_TOKENS;
 }
 
 di_status eng_cache_find(eng_cache *c, mdl_seq *seq, int64_t *start, di_error *err)
 {
-    const int64_t n = (int64_t)c->n_ids;
+    const eng_text text = text_of(c, seq);
+    const int64_t n = text.n_tokens;
     kv_match m;
     *start = 0;
     if (!c->active) {
         return DI_OK;
     }
     c->n_prompt = n;
-    c->stop = c->replay ? 0 : n / KV_UNIT_TOKENS * KV_UNIT_TOKENS;
+    c->stop = stop_of(&text);
     kv_find(c->store, salt_of(c), c->ids, n, NULL, n - 1, &m);
     if (m.n_units == 0) {
         return DI_OK;
@@ -353,13 +386,13 @@ di_status eng_cache_find(eng_cache *c, mdl_seq *seq, int64_t *start, di_error *e
     }
     const int64_t matched = m.n_units * KV_UNIT_TOKENS;
     int64_t units = 0;
-    const kv_unit *const resume = c->replay ? NULL : eng_cache_snapshot(seq->runner, m.last, n, &units);
+    const kv_unit *const resume = eng_cache_snapshot(seq->runner, &text, m.last, &units);
     hold_pages(c, seq, &m);
     keep_match(c, &m);
     c->unit = m.last;
     c->n_units = m.n_units;
-    *start = eng_cache_start_of(seq->runner, c->replay, m.n_units, 0);
-    if (c->replay) {
+    *start = eng_cache_start_of(seq->runner, &text, m.n_units, 0);
+    if (eng_replays_encoder(c->replay)) {
         seq->window_from = *start;
     } else if (resume != NULL && units * KV_UNIT_TOKENS >= *start && take_snapshot(c, seq, resume)) {
         *start = units * KV_UNIT_TOKENS;
@@ -383,6 +416,11 @@ int64_t eng_cache_limit(const eng_cache *c, const mdl_seq *seq, int64_t position
         end = end < due ? end : due;
     }
     return end;
+}
+
+int64_t eng_cache_target(const eng_cache *c, int64_t position, int64_t goal)
+{
+    return position < c->stop && !eng_replays_decoder(c->replay) ? c->stop : goal;
 }
 
 /* Another sequence was first: its page takes the place of the own one, which nobody else holds. Giving that back makes room for the
@@ -421,7 +459,7 @@ static bool publish_next(eng_cache *c, mdl_seq *seq)
 /* A unit keeps the snapshot that it has: another one would only push out somebody else's. */
 static void snapshot(eng_cache *c, const mdl_seq *seq, uint32_t tag)
 {
-    if (kv_unit_snapshot(c->unit) != NULL || c->replay) {
+    if (kv_unit_snapshot(c->unit) != NULL || eng_replays_encoder(c->replay)) {
         return;
     }
     kv_slot *const state = kv_take_state(c->store, false);
@@ -439,12 +477,12 @@ static void snapshot(eng_cache *c, const mdl_seq *seq, uint32_t tag)
  * among them: what they overwrote was not needed behind the unit (OPS_REWIND), and a sequence that resumes there writes them anew. */
 static void roll(eng_cache *c, const mdl_seq *seq)
 {
-    if (c->rolling == NULL && !c->replay) {
+    if (c->rolling == NULL && !eng_replays_encoder(c->replay)) {
         c->rolling = kv_take_state(c->store, false);
     }
     if (c->rolling != NULL) {
         mdl_copy_state(seq->runner, kv_data(c->rolling), kv_data(c->state));
-        kv_set_tag(c->rolling, ENG_STATE_WHOLE);
+        kv_set_tag(c->rolling, eng_replays_decoder(c->replay) ? ENG_STATE_PARTIAL : ENG_STATE_WHOLE);
         c->rolling_at = c->n_units * KV_UNIT_TOKENS;
     }
 }
@@ -466,6 +504,6 @@ void eng_cache_update(eng_cache *c, mdl_seq *seq, bool whole)
     } else if (past != 0) {
         return;
     } else if (seq->n_tokens == c->stop || seq->n_tokens % ENG_SNAPSHOT_TOKENS == 0) {
-        snapshot(c, seq, whole ? ENG_STATE_WHOLE : ENG_STATE_PARTIAL);
+        snapshot(c, seq, whole && !eng_replays_decoder(c->replay) ? ENG_STATE_WHOLE : ENG_STATE_PARTIAL);
     }
 }

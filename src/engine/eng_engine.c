@@ -29,8 +29,9 @@ static di_status check_options(const di_model *model, const di_engine_options *o
         return err_set(err, DI_E_ARGUMENT, "max_tokens is %lld: the model's limit is %d", (long long)o->max_tokens,
                        mdl_config_of(model)->max_positions);
     }
-    if (o->replay != DI_REPLAY_OFF && o->replay != DI_REPLAY_ENCODER) {
-        return err_set(err, DI_E_ARGUMENT, "replay is %d: must be DI_REPLAY_OFF or DI_REPLAY_ENCODER", (int)o->replay);
+    if (o->replay < DI_REPLAY_OFF || o->replay > DI_REPLAY_BOTH) {
+        return err_set(err, DI_E_ARGUMENT, "replay is %d: must be one of di_replay, %d to %d", (int)o->replay, (int)DI_REPLAY_OFF,
+                       (int)DI_REPLAY_BOTH);
     }
     e->replay = o->replay;
     e->max_tokens = o->max_tokens > 0 ? o->max_tokens : mdl_config_of(model)->max_positions;
@@ -175,15 +176,14 @@ void di_engine_get_kv_stats(const di_engine *e, di_kv_stats *out)
 
 /* --- The step ---------------------------------------------------------------------------------------------------------- */
 
-/* Tokens that the pass leaves for later ones lie before `target`: the end of what was fed, or the place where the prompt is cut because a
- * snapshot is due, which makes every layer finish there (model.md 4.2). */
+/* Tokens that the pass leaves for later ones lie before `target`. */
 static void add_item(di_engine *e, di_sequence *s, int32_t n, int32_t *n_items)
 {
     const eng_queue *q = &s->queue;
     const size_t hidden = (size_t)e->c->hidden;
     const int64_t end = s->caches.n_tokens + n;
     const int64_t total = di_sequence_length(s);
-    const int64_t target = s->caches.n_tokens < s->cache.stop ? s->cache.stop : total;
+    const int64_t target = eng_cache_target(&s->cache, s->caches.n_tokens, total);
     const int64_t after = target - end;
     e->items[*n_items] = (mdl_item){.seq = &s->caches,
                                     .ids = q->ids + q->begin,
@@ -191,7 +191,8 @@ static void add_item(di_engine *e, di_sequence *s, int32_t n, int32_t *n_items)
                                     .embed = q->embed != NULL ? q->embed + q->begin * hidden : NULL,
                                     .n = n,
                                     .n_after = after,
-                                    .n_logits = s->keep_all ? (int32_t)(n + after) : target == total ? 1 : 0};
+                                    .n_logits = s->keep_all ? (int32_t)(n + after) : target == total ? 1 : 0,
+                                    .full = e->full};
     e->in_step[(*n_items)++] = s;
 }
 

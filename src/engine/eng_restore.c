@@ -116,20 +116,19 @@ static void take_found(eng_restore *r)
 
 /* ---- the plan ---- */
 
-/* A snapshot behind `at` units in any tier, for a request of n_tokens. */
+/* A snapshot behind `at` units in any tier. */
 static bool find_snapshot(eng_restore *r, int64_t at)
 {
     eng_tier *const t = r->tier;
-    const int64_t left = r->n_tokens - at * KV_UNIT_TOKENS;
     kv_ram_record *const record = kv_ram_find(t->ram, r->keys[at - 1], KV_DISK_SNAPSHOT, r->began_ns);
-    if (record != NULL && eng_cache_serves(t->runner, record->tag, left)) {
+    if (record != NULL && eng_cache_serves(t->runner, &r->text, record->tag, at)) {
         r->snapshot = (eng_piece){.record = record, .source = ENG_FROM_RAM, .there = true};
         return true;
     }
     kv_ram_drop(t->ram, record);
     for (int32_t i = 0; i < r->n_asked; i++) {
         const kv_disk_place *const place = &r->found[i][at - 1].snapshot;
-        if (r->leased[i] && at <= r->finds[i].n_units && is_state(t, place) && eng_cache_serves(t->runner, place->tag, left)) {
+        if (r->leased[i] && at <= r->finds[i].n_units && is_state(t, place) && eng_cache_serves(t->runner, &r->text, place->tag, at)) {
             r->snapshot = (eng_piece){.place = *place, .source = (eng_source)(ENG_FROM_LOWER + i)};
             return true;
         }
@@ -141,8 +140,8 @@ static bool find_snapshot(eng_restore *r, int64_t at)
 static int64_t choose_target(eng_restore *r)
 {
     const eng_tier *const t = r->tier;
-    const int64_t without = eng_cache_start_of(t->runner, t->replay, r->n_chain, 0);
-    int64_t at = t->replay ? 0 : r->n_chain;
+    const int64_t without = eng_cache_start_of(t->runner, &r->text, r->n_chain, 0);
+    int64_t at = r->n_chain;
     while (at > 0 && at * KV_UNIT_TOKENS >= without && !find_snapshot(r, at)) {
         at--;
     }
@@ -315,8 +314,12 @@ void eng_restore_advance(eng_restore *r)
 /* Nothing below the device can make it start later than it does already. */
 static bool nothing_to_gain(const eng_restore *r)
 {
-    const eng_tier *const t = r->tier;
-    return r->n_units == 0 || r->device_start >= eng_cache_start_of(t->runner, t->replay, r->n_units, t->replay ? 0 : r->n_units);
+    const mdl_runner *const runner = r->tier->runner;
+    int64_t best = r->n_units;
+    while (best > 0 && !eng_cache_serves(runner, &r->text, ENG_STATE_WHOLE, best)) {
+        best--;
+    }
+    return r->n_units == 0 || r->device_start >= eng_cache_start_of(runner, &r->text, r->n_units, best);
 }
 
 static void look_at_device(eng_restore *r, kv_salt salt, const int32_t *ids)
@@ -324,11 +327,9 @@ static void look_at_device(eng_restore *r, kv_salt salt, const int32_t *ids)
     const eng_tier *const t = r->tier;
     int64_t snapshot = 0;
     kv_unit *const last = kv_peek(t->kv, salt, ids, r->n_units);
-    if (!t->replay) {
-        (void)eng_cache_snapshot(t->runner, last, r->n_tokens, &snapshot);
-    }
+    (void)eng_cache_snapshot(t->runner, &r->text, last, &snapshot);
     r->n_have = kv_depth(last);
-    r->device_start = eng_cache_start_of(t->runner, t->replay, r->n_have, snapshot);
+    r->device_start = eng_cache_start_of(t->runner, &r->text, r->n_have, snapshot);
 }
 
 static bool allocate(eng_restore *r, const int32_t *ids)
@@ -348,13 +349,13 @@ static bool allocate(eng_restore *r, const int32_t *ids)
     return all;
 }
 
-eng_restore *eng_restore_start(eng_tier *t, kv_salt salt, const int32_t *ids, int64_t n)
+eng_restore *eng_restore_start(eng_tier *t, kv_salt salt, const int32_t *ids, const eng_text *text)
 {
     eng_restore *const r = calloc(1, sizeof *r);
     if (r == NULL) {
         return NULL;
     }
-    *r = (eng_restore){.tier = t, .n_tokens = n, .n_units = (n - 1) / KV_UNIT_TOKENS, .began_ns = clock_now_ns()};
+    *r = (eng_restore){.tier = t, .text = *text, .n_units = (text->n_tokens - 1) / KV_UNIT_TOKENS, .began_ns = clock_now_ns()};
     look_at_device(r, salt, ids);
     if (nothing_to_gain(r) || !allocate(r, ids) || !make_keys(t, salt, r)) {
         free_restore(r);

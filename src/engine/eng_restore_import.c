@@ -85,9 +85,9 @@ void eng_restored_fini(kv_store *kv, eng_restored *restored)
     kv_unpin(kv, restored->unit);
 }
 
-eng_restored eng_restore_run(eng_tier *t, kv_salt salt, const int32_t *ids, int64_t n)
+eng_restored eng_restore_run(eng_tier *t, kv_salt salt, const int32_t *ids, const eng_text *text)
 {
-    eng_restore *const r = eng_restore_start(t, salt, ids, n);
+    eng_restore *const r = eng_restore_start(t, salt, ids, text);
     for (int64_t now = clock_now_ns(); r != NULL && !eng_restore_ready(r, now); now = clock_now_ns()) {
         eng_tier_wait(t, r->deadline_ns - now);
     }

@@ -22,7 +22,7 @@ struct eng_restore { /* owner: who started it, then itself once abandoned */
     bool finding;      /* a find is with a lower tier */
     int32_t n_asked;   /* lower tiers that were asked */
     int64_t n_pending; /* reads */
-    int64_t n_tokens;
+    eng_text text;
     int64_t n_units;      /* whole ones that may match */
     int64_t n_have;       /* on the device when it began */
     int64_t device_start; /* where the request would start with them */

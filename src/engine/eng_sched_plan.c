@@ -144,8 +144,9 @@ static di_status open_carrier(di_scheduler *s, eng_choice *c, bool alone, int64_
     di_task *const task = c->task;
     di_status status = eng_cache_init(&c->cache, s->engine->kv, runner_of(s), &c->seq, true, err);
     if (status == DI_OK && !task->no_cache) {
-        status = eng_cache_activate(&c->cache, task->tenant->name, task->tenant->salt_size, s->engine->replay == DI_REPLAY_ENCODER, err);
+        status = eng_cache_activate(&c->cache, task->tenant->name, task->tenant->salt_size, s->engine->replay, err);
     }
+    c->seq.decoder_from = eng_decoder_from(runner_of(s), s->engine->replay, task->n_prompt);
     eng_load_attach(s, task, &c->cache);
     if (status == DI_OK) {
         status = eng_cache_list(&c->cache, &c->seq, worst_length(task), err);
@@ -434,7 +435,7 @@ static void plan_prefill(di_scheduler *s, eng_choice *c)
         return;
     }
     eng_part *const part = add_part(p, c, (int32_t)(to - from));
-    const int64_t target = from < c->cache.stop ? c->cache.stop : c->goal;
+    const int64_t target = eng_cache_target(&c->cache, from, c->goal);
     copy_ids(c, from, part->n, p->ids + part->ids_at);
     part->prefill = true;
     part->n_after = target - to;

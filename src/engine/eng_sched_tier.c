@@ -54,8 +54,10 @@ bool eng_load_ask(di_scheduler *s, di_task *task)
         return task->is_loading;
     }
     int32_t *const ids = known_ids(task, &n);
+    const di_replay replay = s->engine->replay;
+    const eng_text text = {.replay = replay, .n_tokens = n, .decoder_from = eng_decoder_from(t->runner, replay, task->n_prompt)};
     task->was_asked = true;
-    task->restore = ids != NULL ? eng_restore_start(t, salt_of(task), ids, n) : NULL;
+    task->restore = ids != NULL ? eng_restore_start(t, salt_of(task), ids, &text) : NULL;
     free(ids);
     if (task->restore == NULL || eng_restore_ready(task->restore, clock_now_ns())) {
         return false;

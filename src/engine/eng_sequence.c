@@ -138,7 +138,9 @@ static di_status reserve(di_sequence *s, const int32_t *ids, size_t n, size_t *s
     *skip = 0;
     di_status status = eng_cache_note(&s->cache, ids, n, err);
     if (status == DI_OK && length == 0) {
-        eng_restored restored = eng_cache_restore(&s->cache);
+        const di_replay replay = s->keep_all ? DI_REPLAY_OFF : s->engine->replay;
+        s->caches.decoder_from = eng_decoder_from(s->engine->runner, replay, (int64_t)n);
+        eng_restored restored = eng_cache_restore(&s->cache, &s->caches);
         status = eng_cache_find(&s->cache, &s->caches, &start, err);
         eng_restored_fini(s->engine->kv, &restored);
     }
@@ -194,7 +196,7 @@ di_status di_sequence_use_cache(di_sequence *s, const void *salt, size_t n, di_e
     if (di_sequence_length(s) > 0) {
         return err_set(err, DI_E_STATE, "the prefix cache is used from the first token on: call this before feeding");
     }
-    const di_status status = eng_cache_activate(&s->cache, salt, n, s->engine->replay == DI_REPLAY_ENCODER, err);
+    const di_status status = eng_cache_activate(&s->cache, salt, n, s->engine->replay, err);
     if (status == DI_OK && s->engine->tier != NULL) {
         eng_keep keep = {.class_id = 0};
         (void)kv_tenant_of((kv_salt){.data = salt, .size = n}, &keep.tenant);

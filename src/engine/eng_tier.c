@@ -23,7 +23,6 @@ di_status eng_tier_new(const eng_tier_options *o, eng_tier **out, di_error *err)
     }
     t->runner = o->runner;
     t->kv = o->kv;
-    t->replay = o->replay;
     t->load = o->load;
     memcpy(t->name_space, o->name_space, sizeof t->name_space);
     memcpy(t->ttl_s, o->ttl_s, sizeof t->ttl_s);

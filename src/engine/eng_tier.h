@@ -19,6 +19,8 @@
 #include "kv/kv_ram.h"
 #include "model/model.h"
 
+#include <deepinfer/engine.h>
+
 #include <pthread.h>
 
 #define ENG_LOWERS 2 /* a local disk, a shared one */
@@ -52,11 +54,17 @@ typedef enum eng_tier_load { ENG_LOAD_AUTO, ENG_LOAD_ALWAYS } eng_tier_load;
 
 typedef struct eng_restore eng_restore;
 
+/* What decides where a sequence may resume. */
+typedef struct eng_text {
+    di_replay replay;
+    int64_t n_tokens;     /* that are known */
+    int64_t decoder_from; /* of its mdl_seq */
+} eng_text;
+
 typedef struct eng_tier { /* owner: the engine */
     mdl_runner *runner;
     kv_store *kv;
     uint8_t name_space[KV_KEY_BYTES]; /* that of the store */
-    bool replay;
     eng_tier_load load;
     kv_ram *ram;
     kv_lower lowers[ENG_LOWERS];
@@ -77,7 +85,6 @@ typedef struct eng_tier_options {
     mdl_runner *runner;
     kv_store *kv;
     uint8_t name_space[KV_KEY_BYTES];
-    bool replay;
     eng_tier_load load;
     int64_t ram_bytes;
     int64_t ttl_s[KV_DISK_CLASSES]; /* 0 = for ever */
@@ -110,8 +117,9 @@ void eng_tier_pin(eng_tier *t, kv_salt salt, const int32_t *ids, int64_t n_units
 
 /* ---- restoring (eng_restore.c) ---- */
 
-/* Looks up what ids [n] (copied) have in the lower tiers. NULL: nothing to look for, all that helps is on the device; or no memory. */
-eng_restore *eng_restore_start(eng_tier *t, kv_salt salt, const int32_t *ids, int64_t n);
+/* Looks up what ids [text->n_tokens] (copied) have in the lower tiers. NULL: nothing to look for, all that helps is on the device; or no
+ * memory. */
+eng_restore *eng_restore_start(eng_tier *t, kv_salt salt, const int32_t *ids, const eng_text *text);
 bool eng_restore_ready(eng_restore *r, int64_t now_ns); /* nothing more comes */
 
 typedef struct eng_restored { /* keeps what came from being evicted before the look-up */
@@ -123,7 +131,7 @@ typedef struct eng_restored { /* keeps what came from being evicted before the l
 eng_restored eng_restore_finish(eng_restore *r, kv_salt salt);
 void eng_restored_fini(kv_store *kv, eng_restored *restored); /* behind the look-up */
 /* All of it, waiting for the lower tiers. */
-eng_restored eng_restore_run(eng_tier *t, kv_salt salt, const int32_t *ids, int64_t n);
+eng_restored eng_restore_run(eng_tier *t, kv_salt salt, const int32_t *ids, const eng_text *text);
 void eng_restore_abandon(eng_restore *r); /* its reads end by themselves; NULL is ignored */
 
 /* ---- between the two files ---- */

@@ -100,7 +100,6 @@ di_status eng_tier_open(di_engine *e, const di_cache_options *o, const uint8_t n
     }
     eng_tier_options t = {.runner = e->runner,
                           .kv = e->kv,
-                          .replay = e->replay != DI_REPLAY_OFF,
                           .load = o->load == DI_CACHE_LOAD_ALWAYS ? ENG_LOAD_ALWAYS : ENG_LOAD_AUTO,
                           .ram_bytes = o->ram_bytes > 0 ? o->ram_bytes : default_ram()};
     memcpy(t.name_space, name_space, sizeof t.name_space);

@@ -46,6 +46,7 @@ struct di_engine {
     int32_t n_threads;
     di_replay replay;
     bool traced;
+    bool full;              /* skip no row in any layer of sequences: what tests and measurements compare with */
     bool scheduled;         /* a scheduler has it (scheduler.h) */
     bool has_dir;           /* the first lower tier is this engine's own folder */
     mdl_item *items;        /* [chunk] of the running step */

@@ -2,7 +2,11 @@
  *
  * Rows are the tokens of all items, item by item. Every stage works on all rows; r->seqs says which belong to which sequence. Layers behind
  * the last KV source own nothing but window KV, so a prompt row that no later result depends on stops early (model.md 4.2): rows leave the
- * batch between the key/value part and the query part of a decoder layer, and every result stays exactly the same. */
+ * batch between the key/value part and the query part of a decoder layer, and every result stays exactly the same.
+ *
+ * Bounded replay of the decoder (dspark.md 4.3) is the same with fewer rows, and not exact: nothing before seq->decoder_from enters a
+ * decoder layer, nor is it seen there. That place is known before the prompt runs, so its last window can run in as many passes as it
+ * likes, and inputs of layers need not be kept from pass to pass as in dspark.md 4.5: every row sees what it would see in one pass. */
 #include "core/core.h"
 #include "model/model_int.h"
 #include "ops/formats.h"
@@ -29,12 +33,21 @@ static int64_t reach_out(const mdl_runner *r, const mdl_item *item, int32_t laye
     return wanted + (int64_t)(r->c->n_layers - 1 - layer) * (r->c->window - 1);
 }
 
+/* How many of an item's rows stay: those that leave the layer, and `more` before them. A trace shows every row there is. */
+static int32_t kept_rows(const mdl_runner *r, const mdl_item *item, const ops_seq *s, int32_t layer, int64_t more)
+{
+    const bool all = item->full || r->trace != NULL;
+    const int64_t exact = all ? s->n_rows : reach_out(r, item, layer) + more - item->n_after;
+    const int64_t replayed = s->pos0 + s->n_rows - item->seq->decoder_from;
+    return (int32_t)clamp_rows(exact < replayed ? exact : replayed, s->n_rows);
+}
+
 static void set_window_rows(forward *f)
 {
     memcpy(f->r->kv_seqs, f->r->seqs, (size_t)f->n_items * sizeof *f->r->seqs);
 }
 
-/* Keeps the last `keep` rows of each item; keep[] comes from reach. Moves everything that later stages of the layer read. */
+/* Keeps the last rows of each item. Moves everything that later stages of the layer read. */
 static void keep_last(forward *f, int32_t layer, int64_t more)
 {
     mdl_runner *r = f->r;
@@ -43,7 +56,7 @@ static void keep_last(forward *f, int32_t layer, int64_t more)
     int32_t rows = 0;
     for (int32_t i = 0; i < f->n_items; i++) {
         ops_seq *s = &r->seqs[i];
-        int32_t keep = (int32_t)clamp_rows(reach_out(r, &f->items[i], layer) + more - f->items[i].n_after, s->n_rows);
+        int32_t keep = kept_rows(r, &f->items[i], s, layer, more);
         r->moves[i] = (ops_move){.src = s->row0 + s->n_rows - keep, .dst = rows, .n_rows = keep};
         s->pos0 += s->n_rows - keep;
         s->row0 = rows;
@@ -319,18 +332,31 @@ static void window_store(forward *f, int32_t layer)
                                                          .kv = r->b.kv});
 }
 
+/* From here on rows before decoder_from are not to be seen. What stays of an item begins there at the earliest. */
+static void cut_windows(forward *f)
+{
+    for (int32_t i = 0; i < f->n_items; i++) {
+        ops_seq *const s = &f->r->seqs[i];
+        const int64_t from = f->items[i].seq->decoder_from;
+        s->window_from = from > s->window_from && s->n_rows > 0 ? from : s->window_from;
+    }
+}
+
 /* y = attention_L(u). May leave fewer rows in the batch, also none. */
 static void attention(forward *f, int32_t layer)
 {
     mdl_runner *r = f->r;
     const mdl_config *c = r->c;
     const mdl_layer_weights *w = &r->w.layers[layer];
-    bool decoder = layer >= r->decoder_start && r->trace == NULL;
+    bool decoder = layer >= r->decoder_start;
     if (mdl_is_kv_source(c, layer)) {
         compress(f, layer); /* every row, in every layer that owns a cache */
     }
     if (decoder) {
         keep_last(f, layer, c->window - 1);
+    }
+    if (layer == r->decoder_start) {
+        cut_windows(f);
     }
     set_window_rows(f);
     mdl_block_attn_in(r, f->n_rows, w, rope_of(r, layer));

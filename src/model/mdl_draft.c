@@ -147,7 +147,7 @@ static void lay_out(mdl_runner *r, const mdl_seq *const *seqs, const int32_t *an
         r->seqs[i] = (ops_seq){.row0 = i * block,
                                .n_rows = block,
                                .pos0 = seq->n_tokens,
-                               .window_from = seq->window_from,
+                               .window_from = seq->window_from > seq->decoder_from ? seq->window_from : seq->decoder_from,
                                .state = seq->state,
                                .pages = seq->pages};
         for (int32_t t = 0; t < block; t++) {

@@ -56,6 +56,7 @@ void mdl_seq_continue(mdl_seq *seq, const mdl_seq *from)
     seq->n_tokens = from->n_tokens;
     seq->n_frozen = from->n_frozen;
     seq->window_from = from->window_from;
+    seq->decoder_from = from->decoder_from;
     seq->n_recent = from->n_recent;
     memcpy(seq->recent, from->recent, sizeof seq->recent);
 }
@@ -87,6 +88,8 @@ void mdl_free(mdl_runner *r, void *memory) { r->ops->mem_free(r->dev, memory); }
 int64_t mdl_window(const mdl_runner *r) { return r->c->window; }
 
 int64_t mdl_halo(const mdl_runner *r) { return r->c->window + (int64_t)(r->c->n_layers - 1) * (r->c->window - 1); }
+
+int64_t mdl_encoder_halo(const mdl_runner *r) { return (int64_t)r->decoder_start * (r->c->window - 1); }
 
 int64_t mdl_decoder_reach(const mdl_runner *r, int64_t n_logits)
 {

@@ -46,6 +46,7 @@ typedef struct mdl_seq {
     int32_t page_capacity;
     int32_t recent[MDL_MAX_NGRAM + OPS_REWIND]; /* compressed Engram ids of the last tokens, newest first */
     int32_t n_recent;
+    int64_t decoder_from; /* decoder layers run for tokens from here on, and see no window row before (bounded replay); else 0 */
 } mdl_seq;
 
 void mdl_seq_init(mdl_runner *r, mdl_seq *seq, uint8_t *state);
@@ -89,6 +90,8 @@ di_status mdl_fingerprint(const mdl_runner *r, uint8_t out[MDL_FINGERPRINT_BYTES
 int64_t mdl_window(const mdl_runner *r); /* tokens */
 /* Tokens to recompute so that the windows of all layers are exact (model.md 4.2, 4.4): 5,081 as released. */
 int64_t mdl_halo(const mdl_runner *r);
+/* The same for what enters the decoder: 2,540 as released. */
+int64_t mdl_encoder_halo(const mdl_runner *r);
 /* When at least that many tokens follow, the windows that decoder layers had before them do not matter (model.md 4.2): 2,414 as released
  * for one wanted row. */
 int64_t mdl_decoder_reach(const mdl_runner *r, int64_t n_logits);
@@ -102,6 +105,7 @@ typedef struct mdl_item {
     int32_t n;
     int64_t n_after;          /* tokens known to follow in later passes: lets decoder layers skip rows exactly (model.md 4.2) */
     int32_t n_logits;         /* logits wanted of the last n_logits rows; only meaningful when n_after < what they reach */
+    bool full;                /* skips no row, though nobody asks for it: what the skipping is compared with */
 } mdl_item;
 
 /* Runs the items' rows (together at most max_rows) through the model and appends them to the sequences. Logits of the wanted

@@ -261,7 +261,6 @@ void tier_fake_attach(di_engine *e, int64_t ram_bytes, tier_fake *disk, tier_fak
 {
     eng_tier_options o = {.runner = e->runner,
                           .kv = e->kv,
-                          .replay = e->replay != DI_REPLAY_OFF,
                           .load = ENG_LOAD_ALWAYS,
                           .ram_bytes = ram_bytes};
     assert_int_equal(eng_tier_name_space(e, &(di_cache_options){.dir = NULL}, o.name_space, NULL), DI_OK);
