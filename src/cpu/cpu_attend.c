@@ -5,8 +5,9 @@
  * With at least as many queries as threads, each thread takes queries: it decodes the window of a few neighbours once,
  * and what their lists name either once for all (when they name it often enough) or tile by tile. A model with few
  * heads would leave lanes empty: there neighbours share a vector, and their logits for all rows that any of them sees
- * are made together. With fewer queries than threads, the threads share one: first its slots, then its heads. A query
- * with few heads and no neighbour has blocks of a row in the lanes (cpu_blocks_avx512.c). Slot order, tiles and sums are
+ * are made together. With fewer queries than threads, the threads share one: its heads in sixteens where there are enough,
+ * else first its slots and then its heads. A query with few heads and no neighbour has blocks of a row in the lanes
+ * (cpu_blocks_avx512.c). Slot order, tiles and sums are
  * the reference's, so results have its bits. */
 #include "cpu/cpu_int.h"
 
@@ -89,18 +90,23 @@ static attend_memory memory_of(const attend_run *run, int thread)
     return m;
 }
 
-/* columns[i][h] = q[h][i] for the heads of n queries from row t on; columns without a head are zero. */
-static void turn_queries(const attend_run *run, size_t t, size_t n, float *columns)
+/* columns[i][h] = q[h][i] for heads [h0, h1) of n queries from row t on, counted through; columns without a head are zero. */
+static void turn_heads(const attend_run *run, size_t t, size_t n, size_t h0, size_t h1, float *columns)
 {
     const size_t heads = (size_t)run->a->n_heads * n;
     const bf16 *q = run->a->q + t * (size_t)run->a->n_heads * run->d;
     for (size_t i0 = 0; i0 < run->d; i0 += 16) {
-        for (size_t h = 0; h < run->n_columns; h++) {
+        for (size_t h = h0; h < h1; h++) {
             for (size_t i = i0; i < i0 + 16; i++) {
                 columns[i * run->n_columns + h] = h < heads ? bf16_to_f32(q[h * run->d + i]) : 0.0f;
             }
         }
     }
+}
+
+static void turn_queries(const attend_run *run, size_t t, size_t n, float *columns)
+{
+    turn_heads(run, t, n, 0, run->n_columns, columns);
 }
 
 /* q[h] in block order for the heads of row t, and zeros up to a multiple of four heads; fits where columns do. */
@@ -391,12 +397,29 @@ typedef struct query_run {
     size_t i_seq;
     size_t t;
     int64_t pos;
+    size_t most;          /* slots that there is memory for */
+    size_t n_parts;       /* of heads; with few of them each part decodes all slots for itself */
     float *columns;       /* [head_dim][n_columns] */
-    float *values;        /* [n_slots][ld] */
-    const float **rows;   /* [n_slots] into values */
-    float *logits;        /* [n_slots][n_columns] */
-    const float **places; /* [n_slots] into logits */
+    float *values;        /* [most][ld], with few heads [n_parts][most][ld] */
+    const float **rows;   /* into values, [most] or [n_parts][most] */
+    float *logits;        /* [most][n_columns] */
+    const float **places; /* [most] into logits */
 } query_run;
+
+/* Slots [s0, s1) from `values` on. */
+static void unpack_rows(const query_run *q, size_t s0, size_t s1, float *values)
+{
+    const attend_run *run = q->run;
+    for (size_t s = s0; s < s1; s++) {
+        const int64_t j = (int64_t)s - q->slots.n_window;
+        float *row = values + (s - s0) * run->ld;
+        if (j < 0) {
+            unpack_window(run, q->i_seq, q->slots.oldest + (int64_t)s, row);
+        } else {
+            unpack_entry(run, &run->a->seqs[q->i_seq], q->slots.entries[j], row);
+        }
+    }
+}
 
 /* Shares of a few slots: decoded, and their logits. */
 static void query_slots(void *arg, size_t begin, size_t end, int thread)
@@ -406,40 +429,75 @@ static void query_slots(void *arg, size_t begin, size_t end, int thread)
     const size_t s0 = begin * SLOTS_A_SHARE;
     const size_t s1 = end * SLOTS_A_SHARE < q->n_slots ? end * SLOTS_A_SHARE : q->n_slots;
     (void)thread;
-    if (run->blocks != NULL) {
-        unpack_slots(run, q->i_seq, &q->slots, s0, s1, q->n_slots, q->values + s0 * run->ld);
-        run->blocks->logits(q->rows + s0, s1 - s0, q->columns, (size_t)run->a->n_heads, run->d,
-                            q->logits + s0 * run->n_columns, run->n_columns, 1);
-        return;
-    }
-    for (size_t s = s0; s < s1; s++) {
-        const int64_t j = (int64_t)s - q->slots.n_window;
-        float *row = q->values + s * run->ld;
-        if (j < 0) {
-            unpack_window(run, q->i_seq, q->slots.oldest + (int64_t)s, row);
-        } else {
-            unpack_entry(run, &run->a->seqs[q->i_seq], q->slots.entries[j], row);
-        }
-    }
+    unpack_rows(q, s0, s1, q->values + s0 * run->ld);
     make_logits(run, q->rows + s0, s1 - s0, q->columns, 0, round16((size_t)run->a->n_heads),
                 q->logits + s0 * run->n_columns);
+}
+
+/* With few heads: all slots decoded for each part, and its share of the logits. Rows that another core has just written
+ * cost more to fetch than to decode. */
+static void query_parts(void *arg, size_t begin, size_t end, int thread)
+{
+    const query_run *q = arg;
+    const attend_run *run = q->run;
+    (void)thread;
+    for (size_t part = begin; part < end; part++) {
+        const float **const rows = q->rows + part * q->most;
+        const size_t s0 = q->n_slots * part / q->n_parts;
+        const size_t s1 = q->n_slots * (part + 1) / q->n_parts;
+        unpack_slots(run, q->i_seq, &q->slots, 0, q->n_slots, q->n_slots, q->values + part * q->most * run->ld);
+        run->blocks->logits(rows + s0, s1 - s0, q->columns, (size_t)run->a->n_heads, run->d,
+                            q->logits + s0 * run->n_columns, run->n_columns, 1);
+    }
+}
+
+/* With many heads: a part takes heads in sixteens through all slots, a tile at a time. */
+static void query_sixteens(void *arg, size_t begin, size_t end, int thread)
+{
+    const query_run *q = arg;
+    const attend_run *run = q->run;
+    const ops_attend_args *a = run->a;
+    const attend_memory m = memory_of(run, thread);
+    const size_t h0 = begin * 16;
+    const size_t h1 = end * 16 < (size_t)a->n_heads ? end * 16 : (size_t)a->n_heads;
+    const float *rows[TILE];
+    const float *logits[TILE];
+    ref_attention st;
+    for (size_t i = 0; i < TILE; i++) {
+        rows[i] = m.tile + i * run->ld;
+        logits[i] = m.logits + i * run->n_columns;
+    }
+    turn_heads(run, q->t, 1, h0, round16(h1), m.columns);
+    ref_attention_begin(&st, (int32_t)(h1 - h0), a->head_dim, a->scale, m.state);
+    for (size_t s0 = 0; s0 < q->n_slots; s0 += TILE) {
+        const size_t n = q->n_slots - s0 < TILE ? q->n_slots - s0 : TILE;
+        unpack_rows(q, s0, s0 + n, m.tile);
+        make_logits(run, rows, n, m.columns, h0, round16(h1) - h0, m.logits + h0);
+        finish_tile(run, &st, logits, 0, rows, n, h0, h1);
+    }
+    finish_heads(run, &st, q->t, q->pos, h0);
 }
 
 static void query_heads(void *arg, size_t begin, size_t end, int thread)
 {
     const query_run *q = arg;
     const attend_run *run = q->run;
-    const ops_attend_args *a = run->a;
-    ref_attention st;
-    ref_attention_begin(&st, (int32_t)(end - begin), a->head_dim, a->scale, memory_of(run, thread).state);
-    for (size_t s0 = 0; s0 < q->n_slots; s0 += TILE) {
-        const size_t n = q->n_slots - s0 < TILE ? q->n_slots - s0 : TILE;
-        finish_tile(run, &st, q->places + s0, 0, q->rows + s0, n, begin, end);
+    const size_t heads = (size_t)run->a->n_heads;
+    for (size_t part = begin; part < end; part++) {
+        const size_t h0 = heads * part / q->n_parts;
+        const size_t h1 = heads * (part + 1) / q->n_parts;
+        const float *const *rows = q->rows + (run->blocks != NULL ? part * q->most : 0);
+        ref_attention st;
+        ref_attention_begin(&st, (int32_t)(h1 - h0), run->a->head_dim, run->a->scale, memory_of(run, thread).state);
+        for (size_t s0 = 0; s0 < q->n_slots; s0 += TILE) {
+            const size_t n = q->n_slots - s0 < TILE ? q->n_slots - s0 : TILE;
+            finish_tile(run, &st, q->places + s0, 0, rows + s0, n, h0, h1);
+        }
+        if (run->blocks != NULL) {
+            run->blocks->turn_row(st.o, (h1 - h0) * run->d);
+        }
+        finish_heads(run, &st, q->t, q->pos, h0);
     }
-    if (run->blocks != NULL) {
-        run->blocks->turn_row(st.o, (end - begin) * run->d);
-    }
-    finish_heads(run, &st, q->t, q->pos, begin);
 }
 
 static void share_query(ref_device *dev, const attend_run *run, size_t i_seq, int32_t i, query_run *memory)
@@ -453,30 +511,41 @@ static void share_query(ref_device *dev, const attend_run *run, size_t i_seq, in
     q.pos = seq->pos0 + i;
     q.slots = ref_slots_of(a, seq, q.t, q.pos);
     q.n_slots = n_slots_of(&q.slots);
+    const size_t sixteens = ((size_t)a->n_heads + 15) / 16;
+    if (sixteens >= (size_t)dev->n_threads) {
+        pool_run(dev->pool, sixteens, query_sixteens, &q);
+        return;
+    }
     if (run->blocks != NULL) {
         query_in_blocks(run, q.t, q.columns);
+        pool_run(dev->pool, q.n_parts, query_parts, &q);
     } else {
         turn_queries(run, q.t, 1, q.columns);
+        pool_run(dev->pool, (q.n_slots + SLOTS_A_SHARE - 1) / SLOTS_A_SHARE, query_slots, &q);
     }
-    pool_run(dev->pool, (q.n_slots + SLOTS_A_SHARE - 1) / SLOTS_A_SHARE, query_slots, &q);
-    pool_run(dev->pool, (size_t)a->n_heads, query_heads, &q);
+    pool_run(dev->pool, q.n_parts, query_heads, &q);
 }
 
 /* --- The stage --------------------------------------------------------------------------------------------------- */
 
 static void run_shared(ref_device *dev, const attend_run *run)
 {
-    const size_t most = (size_t)run->a->window + (size_t)run->a->topk;
-    query_run q = {.columns = memory_of(run, 0).columns};
-    q.values = ref_scratch(dev, most * run->ld, sizeof(float));
-    q.rows = ref_scratch(dev, most, sizeof *q.rows);
-    q.logits = ref_scratch(dev, most * run->n_columns, sizeof(float));
-    q.places = ref_scratch(dev, most, sizeof *q.places);
+    const size_t heads = (size_t)run->a->n_heads;
+    const size_t threads = (size_t)dev->n_threads;
+    query_run q = {.columns = memory_of(run, 0).columns, .most = (size_t)run->a->window + (size_t)run->a->topk};
+    q.n_parts = threads < heads ? threads : heads;
+    const size_t n_rows = run->blocks != NULL ? q.n_parts * q.most : q.most;
+    q.values = ref_scratch(dev, n_rows * run->ld, sizeof(float));
+    q.rows = ref_scratch(dev, n_rows, sizeof *q.rows);
+    q.logits = ref_scratch(dev, q.most * run->n_columns, sizeof(float));
+    q.places = ref_scratch(dev, q.most, sizeof *q.places);
     if (q.values == NULL || q.rows == NULL || q.logits == NULL || q.places == NULL) {
         return;
     }
-    for (size_t s = 0; s < most; s++) {
+    for (size_t s = 0; s < n_rows; s++) {
         q.rows[s] = q.values + s * run->ld;
+    }
+    for (size_t s = 0; s < q.most; s++) {
         q.places[s] = q.logits + s * run->n_columns;
     }
     for (size_t i_seq = run->first_seq; i_seq < run->first_seq + run->n_seqs; i_seq++) {
