@@ -366,6 +366,5 @@ void kv_seal_other(kv_disk *disk, kv_segment *segment, const kv_listing *listing
 void kv_active_fini(kv_disk *disk)
 {
     free(disk->active.listed);
-    free(disk->active.buffer);
     free(disk->active.pending);
 }

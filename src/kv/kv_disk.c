@@ -216,9 +216,9 @@ static di_status take_buffers(kv_disk *disk, di_error *err)
 {
     const size_t record = (size_t)kv_record_bytes((uint64_t)disk->o.max_record_bytes);
     disk->active.buffer_bytes = record < BUFFER_BYTES ? BUFFER_BYTES : record;
-    disk->active.buffer = aligned_alloc(KV_BLOCK, disk->active.buffer_bytes);
+    disk->active.buffer = kv_pages_take(&disk->pages, disk->active.buffer_bytes);
     disk->copy_bytes = record;
-    disk->copy = aligned_alloc(KV_BLOCK, record);
+    disk->copy = kv_pages_take(&disk->pages, record);
     return disk->active.buffer != NULL && disk->copy != NULL ? DI_OK : err_memory(err, "buffers of the disk tier", 2 * record);
 }
 
@@ -360,7 +360,7 @@ void kv_disk_close(kv_disk *disk)
         close(disk->dir);
     }
     pthread_mutex_destroy(&disk->lock);
-    free(disk->copy);
+    kv_pages_fini(&disk->pages);
     free(disk->index_path);
     free(disk->path);
     free(disk);

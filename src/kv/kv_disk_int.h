@@ -8,10 +8,11 @@
 #define KV_KV_DISK_INT_H
 
 #include "kv/kv_index.h"
-#include "core/io.h"
+#include "kv/kv_pages.h"
 #include "kv/kv_writers.h"
 
 #include "core/buf.h"
+#include "core/io.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -196,6 +197,7 @@ struct kv_disk { /* owner: who opened it */
     int n_notes;
 
     /* The writing thread's: */
+    kv_pages pages; /* of its buffers */
     kv_index *index;
     kv_writers writers;
     int writer; /* our number; -1: read-only */

@@ -18,7 +18,7 @@ typedef struct flight { /* one read that is out; owner: the reading thread */
     io_request request;
     kv_disk_read *read;  /* NULL: given back already */
     kv_segment *segment; /* with a lease of its own */
-    uint8_t *buffer;
+    uint8_t *buffer; /* of the reader's pages */
     size_t capacity;
     size_t size;
     bool busy;
@@ -27,6 +27,7 @@ typedef struct flight { /* one read that is out; owner: the reading thread */
 struct kv_reader { /* lives as long as its thread */
     kv_disk *disk;
     flight *flights; /* [2 * depth]: those that are out, and those whose bytes are being checked */
+    kv_pages pages;  /* their buffers */
     int depth;       /* of the queue */
     int n_out;
     kv_disk_read *first; /* waiting, first in first */
@@ -191,34 +192,59 @@ static void land(kv_reader *r, flight *f, di_status status)
     f->read = NULL;
 }
 
+/* What the disk is done with stays in the list; the rest of it is asked for again. */
+static io_request *came_back(kv_reader *r, io_request *list)
+{
+    io_request *over = NULL;
+    io_request **end = &over;
+    for (io_request *request = list; request != NULL;) {
+        io_request *const next = request->next;
+        if (request->result > 0 && (size_t)request->result < request->size) {
+            request->data = (uint8_t *)request->data + request->result;
+            request->size -= (size_t)request->result;
+            request->offset += (uint64_t)request->result;
+            r->disk->io->submit(r->disk->read_io, request);
+        } else if (request->result == -EINTR || request->result == -EAGAIN) {
+            r->disk->io->submit(r->disk->read_io, request);
+        } else {
+            request->next = NULL;
+            *end = request;
+            end = &request->next;
+            r->n_out--;
+        }
+        request = next;
+    }
+    if (over != NULL && r->n_out == 0) {
+        kv_count(r->disk, KV_SUM_BUSY_NS, clock_now_ns() - r->busy_since_ns);
+    }
+    return over;
+}
+
 static void begin_waiting(kv_reader *r);
 
-static void came_back(kv_reader *r, io_request *request)
+/* Waits for the disk. It has its next work before the bytes that it gave are looked at: they come many at once, and would else let it
+ * stand still. */
+static void take_answers(kv_reader *r, int64_t timeout_ns)
 {
-    flight *const f = request->user;
-    const bool again = request->result == -EINTR || request->result == -EAGAIN;
-    if (request->result > 0 && (size_t)request->result < request->size) {
-        request->data = (uint8_t *)request->data + request->result;
-        request->size -= (size_t)request->result;
-        request->offset += (uint64_t)request->result;
-        r->disk->io->submit(r->disk->read_io, request);
-    } else if (again) {
-        r->disk->io->submit(r->disk->read_io, request);
-    } else {
-        if (--r->n_out == 0) {
-            kv_count(r->disk, KV_SUM_BUSY_NS, clock_now_ns() - r->busy_since_ns);
-        }
-        begin_waiting(r); /* before the bytes are looked at, so that the disk does not wait for us */
-        land(r, f, request->result > 0 ? DI_OK : DI_E_IO);
+    io_request *over = came_back(r, r->disk->io->wait(r->disk->read_io, timeout_ns));
+    begin_waiting(r);
+    while (over != NULL) {
+        io_request *const next = over->next;
+        land(r, over->user, over->result > 0 ? DI_OK : DI_E_IO);
+        over = next;
     }
 }
 
-static bool grow_buffer(flight *f, size_t size)
+/* Buffers at least double, so what is left behind is less than what is used. */
+static bool grow_buffer(kv_reader *r, flight *f, size_t size)
 {
+    size_t capacity = KV_BLOCK;
+    while (capacity < size) {
+        capacity *= 2;
+    }
     if (f->capacity < size) {
-        free(f->buffer);
-        f->buffer = aligned_alloc(KV_BLOCK, size);
-        f->capacity = f->buffer != NULL ? size : 0;
+        f->buffer = kv_pages_take(&r->pages, capacity);
+        f->capacity = f->buffer != NULL ? capacity : 0;
     }
     return f->buffer != NULL;
 }
@@ -240,7 +266,7 @@ static void start(kv_reader *r, flight *f, kv_disk_read *read)
         finish(r, read, DI_E_CANCELLED);
         return;
     }
-    if (!grow_buffer(f, size)) {
+    if (!grow_buffer(r, f, size)) {
         finish(r, read, DI_E_MEMORY);
         return;
     }
@@ -364,11 +390,7 @@ static void turn(kv_reader *r)
         const int64_t left = r->next_deadline_ns - clock_now_ns();
         timeout = left > 0 ? left : 0;
     }
-    for (io_request *q = r->disk->io->wait(r->disk->read_io, timeout); q != NULL;) {
-        io_request *const next = q->next;
-        came_back(r, q);
-        q = next;
-    }
+    take_answers(r, timeout);
 }
 
 /* Nothing more is begun; what is out comes back before the buffers go. */
@@ -379,15 +401,9 @@ static void end(kv_reader *r)
         finish(r, take_waiting(r), DI_E_CANCELLED);
     }
     while (r->n_out > 0) {
-        for (io_request *q = r->disk->io->wait(r->disk->read_io, -1); q != NULL;) {
-            io_request *const next = q->next;
-            came_back(r, q);
-            q = next;
-        }
+        take_answers(r, -1);
     }
-    for (int i = 0; i < 2 * r->depth; i++) {
-        free(r->flights[i].buffer);
-    }
+    kv_pages_fini(&r->pages);
     free(r->flights);
 }
 

@@ -67,6 +67,13 @@ def test_only_missing_packages_are_installed(tmp_path):
     assert install.endswith("install --no-install-recommends libxxhash-dev ninja-build")
 
 
+def test_a_bench_gets_the_peers_that_it_is_compared_with(tmp_path):
+    log = fake_machine(tmp_path, packages("apt.txt"))
+    done = dev("bench", "kv", path=tmp_path)
+    assert done.returncode == 1
+    assert log.read_text(encoding="utf-8").splitlines()[-1].endswith("install --no-install-recommends fio")
+
+
 def test_a_run_needs_none_of_the_test_packages():
-    assert not set(packages("apt.txt")) & set(packages("apt-test.txt"))
+    assert not set(packages("apt.txt")) & set(packages("apt-test.txt") + packages("apt-bench.txt"))
     assert not {"python3", "g++", "libcmocka-dev"} & set(packages("apt.txt"))
