@@ -351,7 +351,7 @@ static void stage_failure(di_call *c, const chat_failure *failure)
     c->draft.http_status = failure->http_status;
     c->draft.retry_after_s = failure->retry_after_s;
     buf_clear(&c->staged);
-    if (!chat_error_body(c->route, failure->http_status, text, &c->staged)) {
+    if (!chat_error_body(c->route, failure->http_status, text, &failure->refusal, &c->staged)) {
         buf_clear(&c->staged);
     }
 }

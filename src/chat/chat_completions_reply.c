@@ -348,7 +348,7 @@ static di_status fail(void *writer, int http_status, const char *message, di_err
     w->failed = true;
     buf_clear(&w->frames);
     buf_puts(&w->frames, "data: ");
-    chat_error_body(DI_ROUTE_COMPLETIONS, http_status, message, &w->frames);
+    chat_error_body(DI_ROUTE_COMPLETIONS, http_status, message, NULL, &w->frames);
     buf_puts(&w->frames, "\n\n");
     w->broken = w->frames.failed;
     return w->broken ? err_memory(err, "error of a completion", w->frames.capacity) : DI_OK;

@@ -2,8 +2,9 @@
 #include "chat/chat_constraint.h"
 
 #include "core/err.h"
-#include "recipe/recipe.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +13,7 @@ void chat_constraint_init(chat_constraint *c)
     memset(c, 0, sizeof *c);
     buf_init(&c->text, SIZE_MAX);
     buf_init(&c->pattern, SIZE_MAX);
-    buf_init(&c->schemas, SIZE_MAX);
+    buf_init(&c->words, SIZE_MAX);
     buf_init(&c->notes, SIZE_MAX);
 }
 
@@ -20,13 +21,45 @@ void chat_constraint_fini(chat_constraint *c)
 {
     buf_fini(&c->text);
     buf_fini(&c->pattern);
-    buf_fini(&c->schemas);
+    buf_fini(&c->words);
     buf_fini(&c->notes);
     free((void *)(uintptr_t)c->tools.tools);
     c->tools.tools = NULL;
 }
 
+static void move_buf(buf *from, buf *to)
+{
+    *to = *from;
+    buf_init(from, SIZE_MAX);
+}
+
+/* Texts stay where they are, so what points to them holds. */
+void chat_constraint_give(chat_constraint *from, chat_constraint *to)
+{
+    chat_constraint_init(to);
+    to->field = from->field;
+    to->kind = from->kind;
+    to->options = from->options;
+    to->tools = from->tools;
+    move_buf(&from->text, &to->text);
+    move_buf(&from->pattern, &to->pattern);
+    move_buf(&from->words, &to->words);
+    from->tools = (di_grammar_tools){.tools = NULL};
+    from->options.whitespace_pattern = NULL;
+}
+
 /* ---- parts ---- */
+
+di_status chat_refuse(chat_constraint *c, const char *param, const char *code, di_error *err, const char *format, ...)
+{
+    char text[sizeof err->message];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    rec_refusal_set(&c->refusal, param, code);
+    return err_set(err, DI_E_ARGUMENT, "%s: %s", param, text);
+}
 
 /* Depth is that of a parsed body, which is bounded. */
 void chat_put_json(buf *out, const js_value *value)
@@ -61,7 +94,8 @@ di_status chat_constraint_claim(chat_constraint *c, const char *field, di_gramma
 {
     size_t n;
     if (c->field != NULL) {
-        return err_set(err, DI_E_ARGUMENT, "conflicting constraints: %s and %s; an answer has one at most", c->field, field);
+        return chat_refuse(c, field, "conflicting_constraints", err, "conflicting constraints: %s and %s; an answer has one at most",
+                           c->field, field);
     }
     c->field = field;
     c->kind = kind;
@@ -84,10 +118,24 @@ static bool says(const js_value *object, const char *key, const char *word)
 
 /* ---- the three APIs ---- */
 
-/* `holder` has schema and strict: the format itself, or its json_schema. */
+/* OpenAI's rule. An absent name is fine, where the API's own reader takes it. */
+static bool is_name(const js_value *value)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
+    size_t n;
+    const char *const text = js_string(value, &n);
+    return js_kind_of(value) == JS_NULL || (n >= 1 && n <= 64 && strspn(text, letters) == n);
+}
+
+/* `holder` has name, schema and strict: the format itself, or its json_schema; `field` is that of the schema. */
 static di_status claim_schema(chat_constraint *c, const char *field, const js_value *holder, bool exact, di_error *err)
 {
     const js_value *const schema = js_get(holder, "schema");
+    if (!exact && !is_name(js_get(holder, "name"))) {
+        char param[64];
+        (void)snprintf(param, sizeof param, "%.*s.name", (int)(strrchr(field, '.') - field), field);
+        return chat_refuse(c, param, "invalid_value", err, "expected 1 to 64 letters, digits, `_` or `-`");
+    }
     c->options.closed = c->options.closed || js_bool(js_get(holder, "strict"));
     return exact ? DI_OK : chat_constraint_claim(c, field, DI_GRAMMAR_SCHEMA, schema, err);
 }
@@ -131,7 +179,7 @@ static di_status read_output_format(chat_constraint *c, const js_value *body, bo
             continue;
         }
         if (!says(forms[i], "type", "json_schema") || js_get(forms[i], "schema") == NULL) {
-            return err_set(err, DI_E_ARGUMENT, "%s: expected {\"type\": \"json_schema\", \"schema\": ...}", names[i]);
+            return chat_refuse(c, names[i], "invalid_value", err, "expected {\"type\": \"json_schema\", \"schema\": ...}");
         }
         status = claim_schema(c, fields[i], forms[i], exact, err);
     }
@@ -167,7 +215,7 @@ di_status chat_constraint_request(chat_constraint *c, const di_request *request,
         status = chat_constraint_body(c, body, err);
     }
     if (status == DI_OK && c->field != NULL && stage == DI_STAGE_CONTENT) {
-        return err_set(err, DI_E_UNSUPPORTED, "%s: an answer whose beginning is given can't be held to a form", c->field);
+        return chat_refuse(c, c->field, "unsupported_value", err, "an answer whose beginning is given can't be held to a form");
     }
     c->waits = stage == DI_STAGE_REASONING_START || stage == DI_STAGE_REASONING;
     return status == DI_OK ? chat_constraint_offers(c, request, err) : status;
@@ -205,4 +253,23 @@ bool chat_constraint_key(const chat_constraint *c, buf *out)
         put_tools(out, &c->tools);
     }
     return !out->failed;
+}
+
+/* ---- refusals ---- */
+
+/* Places in tools begin with the tool's number, "/0/properties/x". */
+void chat_constraint_refused(chat_constraint *c, const di_request *request, const di_grammar_fault *fault, di_error *err)
+{
+    rec_refusal *const refusal = &c->refusal;
+    const char *where = fault->where;
+    if (c->kind == DI_GRAMMAR_TOOLS && where[0] == '/' && where[1] >= '0' && where[1] <= '9' && request != NULL) {
+        char *end;
+        const unsigned long i = strtoul(where + 1, &end, 10);
+        if (chat_constraint_tool_field(request, i, refusal->param, sizeof refusal->param)) {
+            where = end;
+        }
+    }
+    rec_refusal_set(refusal, c->field, fault->kind);
+    (void)snprintf(refusal->where, sizeof refusal->where, "%s", where);
+    err_prefix(err, "%s", refusal->param);
 }

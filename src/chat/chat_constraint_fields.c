@@ -11,6 +11,7 @@
 
 #include "core/err.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define LARGEST_MS 2000
@@ -59,31 +60,36 @@ static const source of_ours[] = {
     {"json_object", "structured_output.kind", DI_GRAMMAR_JSON_OBJECT, FORM_FLAG, NULL},
 };
 
+static const char ours[] = "structured_output";
+
 #define COUNT_OF(list) (sizeof(list) / sizeof(list)[0])
 
 /* ---- one source ---- */
 
-static di_status check_form(const source *s, const js_value *value, di_error *err)
+static di_status check_form(chat_constraint *c, const source *s, const js_value *value, di_error *err)
 {
     const js_kind kind = js_kind_of(value);
+    const char *expected = NULL;
     switch (s->form) {
     case FORM_TEXT:
-        return kind == JS_STRING ? DI_OK : err_set(err, DI_E_ARGUMENT, "%s: expected a string, not %s", s->field, js_kind_name(kind));
+        expected = kind == JS_STRING ? NULL : "a string";
+        break;
     case FORM_JSON:
-        return kind == JS_STRING || kind == JS_OBJECT || kind == JS_BOOL
-                   ? DI_OK
-                   : err_set(err, DI_E_ARGUMENT, "%s: expected an object or a string, not %s", s->field, js_kind_name(kind));
+        expected = kind == JS_STRING || kind == JS_OBJECT || kind == JS_BOOL ? NULL : "an object or a string";
+        break;
     case FORM_LIST:
-        for (size_t i = 0; i < js_length(value) || kind != JS_ARRAY || i == 0; i++) {
-            if (kind != JS_ARRAY || js_kind_of(js_at(value, i)) != JS_STRING) {
-                return err_set(err, DI_E_ARGUMENT, "%s: expected an array of at least one string", s->field);
+        expected = kind == JS_ARRAY ? NULL : "an array of at least one string";
+        for (size_t i = 0; kind == JS_ARRAY && (i == 0 || i < js_length(value)); i++) {
+            if (js_kind_of(js_at(value, i)) != JS_STRING) {
+                return chat_refuse(c, s->field, "invalid_value", err, "expected an array of at least one string");
             }
         }
-        return DI_OK;
+        break;
     case FORM_FLAG:
-        return kind == JS_BOOL ? DI_OK : err_set(err, DI_E_ARGUMENT, "%s: expected a boolean, not %s", s->field, js_kind_name(kind));
+        expected = kind == JS_BOOL ? NULL : "a boolean";
+        break;
     }
-    return DI_OK;
+    return expected == NULL ? DI_OK : chat_refuse(c, s->field, "invalid_type", err, "expected %s, not %s", expected, js_kind_name(kind));
 }
 
 static di_status take(chat_constraint *c, const source *s, const js_value *value, di_error *err)
@@ -91,7 +97,7 @@ static di_status take(chat_constraint *c, const source *s, const js_value *value
     if (js_kind_of(value) == JS_NULL || (s->form == FORM_FLAG && js_kind_of(value) == JS_BOOL && !js_bool(value))) {
         return DI_OK;
     }
-    di_status status = check_form(s, value, err);
+    di_status status = check_form(c, s, value, err);
     if (status == DI_OK) {
         status = chat_constraint_claim(c, s->field, s->kind, s->form == FORM_FLAG ? NULL : value, err);
     }
@@ -112,14 +118,29 @@ static di_status take_all(chat_constraint *c, const source *sources, size_t n, c
 
 /* ---- options ---- */
 
-static di_status take_pattern(chat_constraint *c, const js_value *holder, const char *key, di_error *err)
+/* The status of reading holder.key, whose message begins with the key when it failed. `holder` is NULL for the body itself. */
+static di_status placed(chat_constraint *c, const char *holder, const char *key, di_status status, di_error *err)
+{
+    char param[sizeof c->refusal.param];
+    if (status == DI_E_ARGUMENT) {
+        (void)snprintf(param, sizeof param, "%s%s%s", holder != NULL ? holder : "", holder != NULL ? "." : "", key);
+        rec_refusal_set(&c->refusal, param, "invalid_value");
+        if (holder != NULL && err != NULL) {
+            const di_error inner = *err;
+            (void)err_set(err, inner.code, "%s.%s", holder, inner.message);
+        }
+    }
+    return status;
+}
+
+static di_status take_pattern(chat_constraint *c, const char *name, const js_value *holder, const char *key, di_error *err)
 {
     const char *pattern = NULL;
     size_t n = 0;
-    const di_status status = chat_get_string(holder, key, &pattern, &n, err);
+    const di_status status = placed(c, name, key, chat_get_string(holder, key, &pattern, &n, err), err);
     if (status == DI_OK && pattern != NULL) {
         if (strlen(pattern) != n) {
-            return err_set(err, DI_E_ARGUMENT, "%s: holds a NUL", key);
+            return placed(c, name, key, err_set(err, DI_E_ARGUMENT, "%s: holds a NUL", key), err);
         }
         (void)buf_append(&c->pattern, pattern, n);
         c->options.whitespace = DI_WHITESPACE_PATTERN;
@@ -129,11 +150,11 @@ static di_status take_pattern(chat_constraint *c, const js_value *holder, const 
 }
 
 /* *out is the index of the word that the field holds. */
-static di_status take_word(const js_value *holder, const char *key, const char *const *words, int *out, di_error *err)
+static di_status take_word(chat_constraint *c, const js_value *holder, const char *key, const char *const *words, int *out, di_error *err)
 {
     const char *word = NULL;
     size_t n = 0;
-    const di_status status = chat_get_string(holder, key, &word, &n, err);
+    const di_status status = placed(c, ours, key, chat_get_string(holder, key, &word, &n, err), err);
     if (status != DI_OK || word == NULL) {
         return status;
     }
@@ -143,48 +164,52 @@ static di_status take_word(const js_value *holder, const char *key, const char *
             return DI_OK;
         }
     }
-    return err_set(err, DI_E_ARGUMENT, "structured_output.%s: unknown word \"%.40s\"", key, word);
+    return placed(c, ours, key, err_set(err, DI_E_ARGUMENT, "%s: unknown word \"%.40s\"", key, word), err);
+}
+
+static di_status need_object(chat_constraint *c, const js_value *value, const char *field, di_error *err)
+{
+    const js_kind kind = js_kind_of(value);
+    return kind == JS_NULL || kind == JS_OBJECT
+               ? DI_OK
+               : chat_refuse(c, field, "invalid_type", err, "expected an object, not %s", js_kind_name(kind));
 }
 
 static di_status take_limits(chat_constraint *c, const js_value *holder, di_error *err)
 {
+    static const struct {
+        const char *key;
+        int64_t most;
+    } fields[] = {{"compile_ms", LARGEST_MS}, {"max_depth", LARGEST_DEPTH}, {"max_memory_bytes", LARGEST_MEMORY}};
+    int64_t values[COUNT_OF(fields)] = {0};
     const js_value *const limits = js_get(holder, "limits");
-    int64_t ms = 0;
-    int64_t depth = 0;
-    int64_t memory = 0;
-    if (js_kind_of(limits) != JS_NULL && js_kind_of(limits) != JS_OBJECT) {
-        return err_set(err, DI_E_ARGUMENT, "structured_output.limits: expected an object, not %s", js_kind_name(js_kind_of(limits)));
+    di_status status = need_object(c, limits, "structured_output.limits", err);
+    for (size_t i = 0; status == DI_OK && i < COUNT_OF(fields); i++) {
+        status = chat_get_int(limits, fields[i].key, 1, fields[i].most, &values[i], err);
+        status = placed(c, "structured_output.limits", fields[i].key, status, err);
     }
-    di_status status = chat_get_int(limits, "compile_ms", 1, LARGEST_MS, &ms, err);
-    if (status == DI_OK) {
-        status = chat_get_int(limits, "max_depth", 1, LARGEST_DEPTH, &depth, err);
-    }
-    if (status == DI_OK) {
-        status = chat_get_int(limits, "max_memory_bytes", 1, LARGEST_MEMORY, &memory, err);
-    }
-    c->options.limits.compile_ms = ms;
-    c->options.limits.max_depth = (int32_t)depth;
-    c->options.limits.max_memory_bytes = (size_t)memory;
+    c->options.limits.compile_ms = values[0];
+    c->options.limits.max_depth = (int32_t)values[1];
+    c->options.limits.max_memory_bytes = (size_t)values[2];
     return status;
 }
 
 static di_status take_flags(chat_constraint *c, const js_value *o, di_error *err)
 {
-    bool jump = false;
     const struct {
         const char *key;
         bool *value;
     } flags[] = {
         {"lenient", &c->options.lenient},         {"closed", &c->options.closed},
         {"integers_any", &c->options.integers_any}, {"escapes_all", &c->options.escapes_all},
-        {"close_on_length", &c->closes},          {"jump_forward", &jump},
+        {"close_on_length", &c->closes},          {"jump_forward", &c->jumps},
     };
     di_status status = DI_OK;
     for (size_t i = 0; status == DI_OK && i < COUNT_OF(flags); i++) {
-        status = chat_get_bool(o, flags[i].key, flags[i].value, err);
+        status = placed(c, ours, flags[i].key, chat_get_bool(o, flags[i].key, flags[i].value, err), err);
     }
-    if (status == DI_OK && jump) {
-        return err_set(err, DI_E_UNSUPPORTED, "structured_output.jump_forward: is not supported; leave it out");
+    if (status == DI_OK && c->jumps) {
+        return chat_refuse(c, "structured_output.jump_forward", "unsupported_value", err, "is not supported; leave it out");
     }
     return status;
 }
@@ -197,44 +222,39 @@ static di_status take_words(chat_constraint *c, const js_value *o, di_error *err
     int order = (int)c->options.order;
     int format = (int)c->options.formats;
     int space = (int)c->options.whitespace;
-    di_status status = take_word(o, "order", orders, &order, err);
+    di_status status = take_word(c, o, "order", orders, &order, err);
     if (status == DI_OK) {
-        status = take_word(o, "formats", formats, &format, err);
+        status = take_word(c, o, "formats", formats, &format, err);
     }
     if (status == DI_OK) {
-        status = take_word(o, "whitespace", spaces, &space, err);
+        status = take_word(c, o, "whitespace", spaces, &space, err);
     }
     c->options.order = (di_grammar_order)order;
     c->options.formats = (di_grammar_formats)format;
     c->options.whitespace = (di_grammar_whitespace)space;
-    return status == DI_OK ? take_pattern(c, o, "whitespace_pattern", err) : status;
+    return status == DI_OK ? take_pattern(c, ours, o, "whitespace_pattern", err) : status;
 }
 
 /* ---- the holders ---- */
-
-static di_status need_object(const js_value *value, const char *key, di_error *err)
-{
-    return js_kind_of(value) == JS_NULL || js_kind_of(value) == JS_OBJECT
-               ? DI_OK
-               : err_set(err, DI_E_ARGUMENT, "%s: expected an object, not %s", key, js_kind_name(js_kind_of(value)));
-}
 
 static di_status read_vllm(chat_constraint *c, const js_value *body, di_error *err)
 {
     const js_value *const o = js_get(body, "structured_outputs");
     bool compact = false;
-    di_status status = need_object(o, "structured_outputs", err);
+    di_status status = need_object(c, o, "structured_outputs", err);
     if (status == DI_OK) {
         status = take_all(c, of_vllm, COUNT_OF(of_vllm), o, err);
     }
     if (status == DI_OK) {
         status = chat_get_bool(o, "disable_any_whitespace", &compact, err);
+        status = placed(c, "structured_outputs", "disable_any_whitespace", status, err);
     }
     if (status == DI_OK) {
         status = chat_get_bool(o, "disable_additional_properties", &c->options.closed, err);
+        status = placed(c, "structured_outputs", "disable_additional_properties", status, err);
     }
     c->options.whitespace = compact ? DI_WHITESPACE_COMPACT : c->options.whitespace;
-    return status == DI_OK ? take_pattern(c, o, "whitespace_pattern", err) : status;
+    return status == DI_OK ? take_pattern(c, "structured_outputs", o, "whitespace_pattern", err) : status;
 }
 
 static di_status read_old(chat_constraint *c, const js_value *body, di_error *err)
@@ -243,7 +263,7 @@ static di_status read_old(chat_constraint *c, const js_value *body, di_error *er
     if (chat_has(body, "guided_decoding_backend")) {
         (void)buf_puts(&c->notes, "guided_decoding_backend: there is one only; ignored\n");
     }
-    return status == DI_OK ? take_pattern(c, body, "guided_whitespace_pattern", err) : status;
+    return status == DI_OK ? take_pattern(c, NULL, body, "guided_whitespace_pattern", err) : status;
 }
 
 static di_status read_ours(chat_constraint *c, const js_value *body, di_error *err)
@@ -251,17 +271,17 @@ static di_status read_ours(chat_constraint *c, const js_value *body, di_error *e
     const js_value *const o = js_get(body, "structured_output");
     static const char *const kinds[] = {"json_schema", "regex", "choice", "grammar", "gbnf", "lark", "structural_tag", "json_object", NULL};
     int kind = -1;
-    di_status status = need_object(o, "structured_output", err);
+    di_status status = need_object(c, o, ours, err);
     if (status == DI_OK) {
-        status = take_word(o, "kind", kinds, &kind, err);
+        status = take_word(c, o, "kind", kinds, &kind, err);
     }
     if (status == DI_OK && kind >= 0 && of_ours[kind].form == FORM_FLAG) {
         status = chat_constraint_claim(c, of_ours[kind].field, of_ours[kind].kind, NULL, err);
     } else if (status == DI_OK && kind >= 0) {
         status = chat_has(o, "value") ? take(c, &of_ours[kind], js_get(o, "value"), err)
-                                      : err_set(err, DI_E_ARGUMENT, "structured_output.value: missing field");
+                                      : chat_refuse(c, "structured_output.value", "missing_required_parameter", err, "missing field");
     } else if (status == DI_OK && chat_has(o, "value")) {
-        status = err_set(err, DI_E_ARGUMENT, "structured_output.kind: missing field");
+        status = chat_refuse(c, "structured_output.kind", "missing_required_parameter", err, "missing field");
     }
     if (status == DI_OK) {
         status = take_words(c, o, err);

@@ -57,20 +57,7 @@ static di_protocol protocol_of(di_route route)
     return route == DI_ROUTE_MESSAGES || route == DI_ROUTE_COUNT_TOKENS ? DI_MESSAGES : DI_CHAT;
 }
 
-bool chat_error_body(di_route route, int http_status, const char *message, buf *out)
+bool chat_error_body(di_route route, int http_status, const char *message, const rec_refusal *refusal, buf *out)
 {
-    char text[2048];
-    const di_protocol protocol = protocol_of(route);
-    const size_t n = di_recipe_error_body(protocol, http_status, message, text, sizeof text);
-    if (n == 0) {
-        return false;
-    }
-    if (n < sizeof text) {
-        return buf_append(out, text, n);
-    }
-    char *const longer = malloc(n + 1);
-    const bool fits = longer != NULL && di_recipe_error_body(protocol, http_status, message, longer, n + 1) == n;
-    const bool done = fits && buf_append(out, longer, n);
-    free(longer);
-    return done;
+    return rec_error_body(protocol_of(route), http_status, message, refusal, out);
 }

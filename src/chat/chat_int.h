@@ -72,6 +72,7 @@ typedef struct chat_failure {
     int32_t retry_after_s;
     di_status code;
     char *message; /* owned; NULL: there was no memory for it, chat_failure_text has a general one */
+    rec_refusal refusal; /* of a body that is refused: what its message says, for programs */
 } chat_failure;
 
 typedef struct chat_choice {
@@ -220,8 +221,8 @@ chat_failure chat_fail_status(di_status status, const di_error *err);
 const char *chat_failure_text(const chat_failure *failure);
 chat_failure chat_late_failure(void);
 void chat_failure_fini(chat_failure *failure);
-/* The error body of the route. False: no memory. */
-bool chat_error_body(di_route route, int http_status, const char *message, buf *out);
+/* The error body of the route; `refusal` may be NULL. False: no memory. */
+bool chat_error_body(di_route route, int http_status, const char *message, const rec_refusal *refusal, buf *out);
 
 /* --- Link (chat_link.c): commands one way, events the other; one mutex ------------------------------------------------------------ */
 
@@ -333,8 +334,8 @@ di_status chat_count_tokens(di_call *c, chat_scratch *scratch, di_error *err);
 di_status chat_tokenize(di_call *c, chat_scratch *scratch, di_error *err);
 di_status chat_detokenize(di_call *c, chat_scratch *scratch, di_error *err);
 
-/* Reads a body of a recipe protocol and refuses images. */
-di_status chat_read_request(const di_service *s, di_protocol protocol, const char *body, size_t n, di_request **out, di_error *err);
+/* Reads a body of a recipe protocol for a call, and refuses images. */
+di_status chat_read_request(di_call *c, di_protocol protocol, const char *body, size_t n, di_request **out, di_error *err);
 /* Encodes the request's prompt into the scratch. */
 di_status chat_encode_request(const di_request *request, chat_scratch *scratch, size_t *n_ids, di_error *err);
 di_status chat_encode_text(const di_service *s, const char *text, size_t n, chat_scratch *scratch, size_t *n_ids, di_error *err);

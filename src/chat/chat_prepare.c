@@ -36,11 +36,11 @@ void chat_scratch_trim(chat_scratch *scratch)
 
 /* --- What routes share ---------------------------------------------------------------------------------------------------------------- */
 
-di_status chat_read_request(const di_service *s, di_protocol protocol, const char *body, size_t n, di_request **out, di_error *err)
+di_status chat_read_request(di_call *c, di_protocol protocol, const char *body, size_t n, di_request **out, di_error *err)
 {
     size_t n_images;
     di_request *request = NULL;
-    const di_status status = di_request_read(s->recipe, protocol, body, n, &request, err);
+    const di_status status = rec_request_read(c->service->recipe, protocol, body, n, &c->constraint.refusal, &request, err);
     if (status != DI_OK) {
         return status;
     }
@@ -171,7 +171,7 @@ static di_status new_reply(di_call *c, di_error *err)
 di_status chat_prepare_conversation(di_call *c, chat_scratch *scratch, di_error *err)
 {
     size_t n_ids;
-    di_status status = chat_read_request(c->service, protocol_of(c->route), c->body, c->n_body, &c->request, err);
+    di_status status = chat_read_request(c, protocol_of(c->route), c->body, c->n_body, &c->request, err);
     if (status == DI_OK) {
         status = chat_encode_request(c->request, scratch, &n_ids, err);
     }
@@ -263,6 +263,7 @@ static void prepare(di_call *c, chat_scratch *scratch)
     c->body = NULL;
     if (status != DI_OK) {
         chat_failure failure = chat_fail_status(status, &err);
+        failure.refusal = c->constraint.refusal;
         chat_end_failed(c, &failure);
         chat_finish(c);
     } else if (done) {

@@ -10,7 +10,7 @@ static di_status staged(const di_call *c, di_error *err)
 di_status chat_count_tokens(di_call *c, chat_scratch *scratch, di_error *err)
 {
     size_t n_ids;
-    di_status status = chat_read_request(c->service, DI_MESSAGES, c->body, c->n_body, &c->request, err);
+    di_status status = chat_read_request(c, DI_MESSAGES, c->body, c->n_body, &c->request, err);
     if (status == DI_OK) {
         status = chat_encode_request(c->request, scratch, &n_ids, err);
     }
@@ -37,7 +37,7 @@ static di_status encode_messages(di_call *c, chat_scratch *scratch, size_t *n_id
     buf_append(&body, open + 1, c->n_body - (size_t)(open + 1 - c->body));
     di_status status = body.failed ? err_memory(err, "conversation", body.size) : DI_OK;
     if (status == DI_OK) {
-        status = chat_read_request(c->service, DI_CHAT, body.data, body.size, &c->request, err);
+        status = chat_read_request(c, DI_CHAT, body.data, body.size, &c->request, err);
     }
     if (status == DI_OK) {
         status = chat_encode_request(c->request, scratch, n_ids, err);

@@ -71,11 +71,10 @@ di_status rec_chat_tools(di_request *r, di_error *err)
 di_status rec_chat_choice(di_request *r, rec_choice *choice, rec_str *name, di_error *err)
 {
     static const char *const words[] = {"auto", "none", "required", NULL};
-    static const char *const types[] = {"function", NULL};
+    static const char *const types[] = {"function", "allowed_tools", NULL};
     const rec_path at = {NULL, "tool_choice", 0};
-    const rec_path in = {&at, "function", 0};
     const js_value *const value = js_get(r->body, "tool_choice");
-    const js_value *function;
+    const js_value *inner;
     int word = 0;
     *choice = REC_CHOICE_AUTO;
     *name = (rec_str){NULL, 0};
@@ -85,13 +84,25 @@ di_status rec_chat_choice(di_request *r, rec_choice *choice, rec_str *name, di_e
         return status;
     }
     di_status status = rec_need_variant(value, &at, "type", types, &word, err);
+    const rec_path in = {&at, types[word], 0};
     if (status == DI_OK) {
-        status = rec_get_object(value, &at, "function", &function, err);
+        status = rec_get_object(value, &at, types[word], &inner, err);
     }
-    if (status == DI_OK && function == NULL) {
-        return rec_bad_form(&at, "function", err, "missing field");
+    if (status == DI_OK && inner == NULL) {
+        return rec_bad_form(&at, types[word], err, "missing field");
     }
-    return status == DI_OK ? rec_need_string(function, &in, "name", name, err) : status;
+    if (status == DI_OK && word == 1) {
+        return rec_read_allowed(r, inner, &in, choice, err);
+    }
+    return status == DI_OK ? rec_need_string(inner, &in, "name", name, err) : status;
+}
+
+static di_status bar_tools(di_request *r, di_error *err)
+{
+    static const char *const types[] = {"function", NULL};
+    const rec_path at = {NULL, "tool_choice", 0};
+    const rec_path in = {&at, "allowed_tools", 0};
+    return rec_bar_tools(r, &in, types, "function", err);
 }
 
 /* One tool after the other: its name is new, its parameters are fit. */
@@ -116,7 +127,7 @@ di_status rec_chat_settle_tools(di_request *r, rec_choice choice, rec_str name, 
         return DI_OK;
     }
     if (r->n_declared == 0) {
-        return DI_OK;
+        return bar_tools(r, err);
     }
     r->talk.tools = arena_alloc(&r->memory, r->n_declared, sizeof *r->talk.tools);
     if (r->talk.tools == NULL) {
@@ -128,6 +139,9 @@ di_status rec_chat_settle_tools(di_request *r, rec_choice choice, rec_str name, 
     di_status status = check_tools(r, err);
     if (status == DI_OK && name.data != NULL) {
         status = rec_choose_tool(r, name, err);
+    }
+    if (status == DI_OK) {
+        status = bar_tools(r, err);
     }
     return status == DI_OK ? rec_check_choice(r, err) : status;
 }

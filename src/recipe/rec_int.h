@@ -87,6 +87,7 @@ typedef struct rec_tool {
     rec_str member;
     bool custom;               /* Responses: a custom tool, whose argument is one text `input` */
     bool search;               /* Responses: the client's tool search */
+    bool barred;               /* tool_choice allows others only: it is listed, and never called */
 } rec_tool;
 
 typedef struct rec_call {
@@ -123,6 +124,7 @@ typedef struct rec_conversation {
     rec_tool **tools;         /* [n_tools] in declaration order, deferred ones included; after the choice was applied (3.3) */
     size_t n_tools;
     rec_choice choice;
+    const js_value *allowed;  /* tool_choice allowed_tools: what holds its mode and tools; NULL = all may be called */
     rec_effort effort;
     rec_format format;
     const js_value *schema;   /* of JSON_SCHEMA, as the prompt shows it */
@@ -161,6 +163,7 @@ struct di_request {
     di_range *ranges;           /* [n_ranges] */
     uint8_t *markers;           /* [n_ranges] rec_marker of each */
     size_t n_ranges;
+    rec_refusal refusal;        /* while it is read */
 };
 
 /* "out of memory" or, when the arena's budget is what ended, DI_E_LIMIT with its size. Returns the status. */

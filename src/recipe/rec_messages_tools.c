@@ -146,13 +146,17 @@ static di_status check_tools(const rec_messages *x, di_error *err)
     di_status status = DI_OK;
     for (size_t i = 0; status == DI_OK && i < x->n_tools; i++) {
         const rec_tool *const tool = x->tools[i];
+        rec_refusal *const refusal = &x->r->refusal;
         if (rec_messages_find(x, tool->name) != tool) {
             return err_set(err, DI_E_ARGUMENT, "Tool names must be unique.");
         }
         status = tool->parameters != NULL
-                     ? rec_check_tool_schema(tool->name, tool->parameters, err)
+                     ? rec_check_tool_schema(tool->name, tool->parameters, refusal->where, sizeof refusal->where, err)
                      : err_set(err, DI_E_ARGUMENT,
                                "Invalid schema for function '%s': null is not of types \"boolean\", \"object\"", tool->name.data);
+        if (status == DI_E_ARGUMENT) {
+            rec_refuse_schema(x->r, tool->parameters, "tools");
+        }
     }
     return status;
 }

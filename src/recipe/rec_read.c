@@ -11,6 +11,8 @@
 
 #define PATH_BYTES 256
 
+static const char bad_form[] = "invalid request body: ";
+
 /* Appends the path at out + n; returns the new length, at most capacity - 1. */
 static size_t append_path(const rec_path *path, char *out, size_t capacity, size_t n)
 {
@@ -43,7 +45,16 @@ di_status rec_bad_form(const rec_path *at, const char *key, di_error *err, const
     rec_path_text(key != NULL ? &field : at, where, sizeof where);
     where[utf8_valid_prefix((const uint8_t *)where, strlen(where))] = '\0'; /* it may have been cut inside a character */
     what[utf8_valid_prefix((const uint8_t *)what, strlen(what))] = '\0';
-    return err_set(err, DI_E_FORMAT, "invalid request body: %s%s%s", where, where[0] != '\0' ? ": " : "", what);
+    return err_set(err, DI_E_FORMAT, "%s%s%s%s", bad_form, where, where[0] != '\0' ? ": " : "", what);
+}
+
+/* Paths have no spaces, unless keys do. */
+void rec_bad_form_field(const char *message, char *out, size_t capacity)
+{
+    const size_t n = strncmp(message, bad_form, sizeof bad_form - 1) == 0 ? sizeof bad_form - 1 : strlen(message);
+    const size_t length = strcspn(message + n, ": ");
+    const bool named = message[n + length] == ':';
+    (void)snprintf(out, capacity, "%.*s", named ? (int)length : 0, message + n);
 }
 
 /* The value of an optional field: NULL when it is absent or null. */

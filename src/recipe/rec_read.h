@@ -17,9 +17,14 @@ typedef struct rec_path {
 /* Writes "messages[3].content[0].type" (the root is ""). Returns out. */
 const char *rec_path_text(const rec_path *path, char *out, size_t capacity);
 
+/* The same place as a JSON pointer: "/messages/3/content/0/type". */
+const char *rec_path_pointer(const rec_path *path, char *out, size_t capacity);
+
 /* DI_E_FORMAT "invalid request body: <path.key>: <text>". key may be NULL. */
 di_status rec_bad_form(const rec_path *at, const char *key, di_error *err, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+/* The path in such a message; "" when it names none. */
+void rec_bad_form_field(const char *message, char *out, size_t capacity);
 
 /* Optional fields of an object: absent and null leave *out alone and *present (may be NULL) false. */
 di_status rec_get_string(const js_value *object, const rec_path *at, const char *key, rec_str *out, bool *present, di_error *err);
@@ -69,9 +74,11 @@ bool rec_mentions_json(const di_request *r);
 
 /* `path` for messages: "tools[0].function.name". */
 di_status rec_check_tool_name(rec_str name, const char *path, di_error *err);
-/* Object schema, valid against its meta-schema, references resolvable (3.1). */
-di_status rec_check_tool_schema(rec_str name, const js_value *schema, di_error *err);
-di_status rec_check_response_schema(const js_value *schema, di_error *err);
+/* Object schema, valid against its meta-schema, references resolvable (3.1). What is wrong is in where[capacity], a JSON pointer. */
+di_status rec_check_tool_schema(rec_str name, const js_value *schema, char *where, size_t capacity, di_error *err);
+di_status rec_check_response_schema(const js_value *schema, char *where, size_t capacity, di_error *err);
+/* The request is refused for this schema: r->refusal.param is the field that holds it. */
+void rec_refuse_schema(di_request *r, const js_value *schema, const char *otherwise);
 /* With `strict` the parameters become their strict form (3.1), which is all that is asked of them; else they are checked. */
 di_status rec_settle_parameters(di_request *r, rec_tool *tool, di_error *err);
 /* The same for the schema of the response format: talk.schema, talk.strict -> talk.enforced. */
@@ -79,8 +86,13 @@ di_status rec_settle_format(di_request *r, di_error *err);
 
 /* Keeps only the tool `name` and makes it required; unknown: the official 400. */
 di_status rec_choose_tool(di_request *r, rec_str name, di_error *err);
+/* A choice of type allowed_tools, which `holder` at `at` describes: {"mode": "auto" | "required", "tools": [...]}. Reads the mode. */
+di_status rec_read_allowed(di_request *r, const js_value *holder, const rec_path *at, rec_choice *choice, di_error *err);
+/* Bars the tools that are not among those allowed; all of them stay in the prompt. An element names its tool in `nested`, NULL = itself.
+ * Nothing without such a choice. */
+di_status rec_bar_tools(di_request *r, const rec_path *at, const char *const *types, const char *nested, di_error *err);
 /* Required or named choice with thinking. */
-di_status rec_check_choice(const di_request *r, di_error *err);
+di_status rec_check_choice(di_request *r, di_error *err);
 
 /* After the choice: announcements of dropped tools go, and the one tool that must be called is listed (rec_announce.c). */
 void rec_settle_announced(di_request *r);

@@ -219,6 +219,7 @@ static di_status read_format(di_request *r, di_error *err)
 static di_status check_mention(di_request *r, di_error *err)
 {
     if (r->talk.format == REC_FORMAT_JSON_OBJECT && !rec_mentions_json(r)) {
+        rec_refusal_set(&r->refusal, "response_format", "");
         return err_set(err, DI_E_ARGUMENT,
                        "Prompt must contain the word 'json' in some form to use 'response_format' of type 'json_object'.");
     }
@@ -241,6 +242,7 @@ static di_status check_prefix(di_request *r, di_error *err)
         return DI_OK;
     }
     if (r->talk.format == REC_FORMAT_JSON_OBJECT) {
+        rec_refusal_set(&r->refusal, "response_format", "");
         return err_set(err, DI_E_ARGUMENT, "response_format json_object should not be used with prefix");
     }
     return knows_calls(r) ? err_set(err, DI_E_ARGUMENT, "Function call should not be used with prefix") : DI_OK;

@@ -92,6 +92,7 @@ static di_status read_text(di_request *r, di_error *err)
         status = read_schema(r, format, &format_at, err);
     }
     if (status == DI_OK && r->talk.format == REC_FORMAT_JSON_OBJECT && !rec_mentions_json(r)) {
+        rec_refusal_set(&r->refusal, "text.format", "");
         status = err_set(err, DI_E_ARGUMENT,
                          "Response input messages must contain the word 'json' in some form to use 'text.format' of type "
                          "'json_object'.");

@@ -80,7 +80,17 @@ static di_status read_cache(di_request *r, di_error *err)
     return status == DI_OK ? rec_get_bool(cache, &at, "pin", &r->inference.cache_pinned, NULL, err) : status;
 }
 
-di_status di_request_read(const di_recipe *recipe, di_protocol protocol, const char *json, size_t n, di_request **out, di_error *err)
+/* A body of a wrong form names its field in the message. */
+static void give_refusal(const di_request *r, di_status status, const di_error *err, rec_refusal *out)
+{
+    *out = r->refusal;
+    if (status == DI_E_FORMAT && err != NULL && out->param[0] == '\0') {
+        rec_bad_form_field(err->message, out->param, sizeof out->param);
+    }
+}
+
+di_status rec_request_read(const di_recipe *recipe, di_protocol protocol, const char *json, size_t n, rec_refusal *refusal,
+                           di_request **out, di_error *err)
 {
     di_request *const r = ar_calloc(1, sizeof *r);
     if (r == NULL) {
@@ -101,11 +111,19 @@ di_status di_request_read(const di_recipe *recipe, di_protocol protocol, const c
         status = rec_render(r, err);
     }
     if (status != DI_OK) {
+        if (refusal != NULL) {
+            give_refusal(r, status, err, refusal);
+        }
         di_request_free(r);
         return status;
     }
     *out = r;
     return DI_OK;
+}
+
+di_status di_request_read(const di_recipe *recipe, di_protocol protocol, const char *json, size_t n, di_request **out, di_error *err)
+{
+    return rec_request_read(recipe, protocol, json, n, NULL, out, err);
 }
 
 void di_request_free(di_request *request)
@@ -230,71 +248,4 @@ int di_recipe_http_status(di_status status)
     default:
         return 500;
     }
-}
-
-/* Errors by HTTP status. The recipe itself refuses with 400, 413 and 500; the others are a server's, and clients tell them apart by
- * type: Anthropic's names in Messages, OpenAI's in the two other APIs. */
-typedef struct error_kind {
-    int http_status;
-    const char *messages_type;
-    const char *type;
-    const char *code;
-} error_kind;
-
-static const error_kind error_kinds[] = {
-    {400, "invalid_request_error", "invalid_request_error", "invalid_request_error"},
-    {401, "authentication_error", "authentication_error", "invalid_api_key"},
-    {403, "permission_error", "permission_error", "permission_denied"},
-    {404, "not_found_error", "not_found_error", "not_found"},
-    {405, "invalid_request_error", "invalid_request_error", "method_not_allowed"},
-    {408, "timeout_error", "timeout_error", "request_timeout"},
-    {413, "request_too_large", "invalid_request_error", "request_too_large"},
-    {415, "invalid_request_error", "invalid_request_error", "unsupported_media_type"},
-    {429, "rate_limit_error", "rate_limit_error", "rate_limit_exceeded"},
-    {500, "api_error", "internal_error", "internal_error"},
-    {503, "overloaded_error", "overloaded_error", "overloaded"},
-    {504, "timeout_error", "timeout_error", "timeout"},
-    {529, "overloaded_error", "overloaded_error", "overloaded"},
-};
-
-static const error_kind *kind_of_error(int http_status)
-{
-    const error_kind *other = &error_kinds[0];
-    for (size_t i = 0; i < sizeof error_kinds / sizeof error_kinds[0]; i++) {
-        if (error_kinds[i].http_status == http_status) {
-            return &error_kinds[i];
-        }
-        if (error_kinds[i].http_status == 500 && http_status >= 500) {
-            other = &error_kinds[i];
-        }
-    }
-    return other;
-}
-
-size_t di_recipe_error_body(di_protocol protocol, int http_status, const char *message, char *out, size_t capacity)
-{
-    const error_kind *const kind = kind_of_error(http_status);
-    buf body;
-    buf_init(&body, SIZE_MAX);
-    if (protocol == DI_MESSAGES) {
-        buf_puts(&body, "{\"type\":\"error\",\"error\":{\"type\":\"");
-        buf_puts(&body, kind->messages_type);
-        buf_puts(&body, "\",\"message\":");
-        buf_json_string(&body, message, strlen(message));
-        buf_puts(&body, "}}");
-    } else {
-        buf_puts(&body, "{\"error\":{\"message\":");
-        buf_json_string(&body, message, strlen(message));
-        buf_printf(&body, ",\"type\":\"%s\",\"param\":null,\"code\":\"%s\"}}", kind->type, kind->code);
-    }
-    const size_t n = body.failed ? 0 : body.size;
-    if (capacity > 0) {
-        const size_t written = n < capacity ? n : capacity - 1;
-        if (written > 0) {
-            memcpy(out, body.data, written);
-        }
-        out[written] = '\0';
-    }
-    buf_fini(&body);
-    return n;
 }

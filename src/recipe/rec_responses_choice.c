@@ -10,12 +10,15 @@ typedef struct choice {
 
 static di_status read_object(rec_responses *x, const js_value *value, choice *out, di_error *err)
 {
-    static const char *const kinds[] = {"function", "custom", "web_search", "web_search_2025_08_26", NULL};
+    static const char *const kinds[] = {"function", "custom", "web_search", "web_search_2025_08_26", "allowed_tools", NULL};
     const rec_path at = {NULL, "tool_choice", 0};
     int kind = 0;
     const di_status status = rec_need_variant(value, &at, "type", kinds, &kind, err);
     if (status != DI_OK) {
         return status;
+    }
+    if (kind == 4) {
+        return rec_read_allowed(x->r, value, &at, &out->kind, err);
     }
     if (kind >= 2) {
         return x->r->recipe->options.reject_responses_web_search
@@ -39,6 +42,13 @@ static di_status read_choice(rec_responses *x, choice *out, di_error *err)
     const di_status status = rec_get_variant(x->r->body, NULL, "tool_choice", words, &word, NULL, err);
     out->kind = kinds[word];
     return status;
+}
+
+static di_status bar_tools(rec_responses *x, di_error *err)
+{
+    static const char *const types[] = {"function", "custom", NULL};
+    const rec_path at = {NULL, "tool_choice", 0};
+    return rec_bar_tools(x->r, &at, types, NULL, err);
 }
 
 static di_status check_tools(rec_responses *x, di_error *err)
@@ -75,8 +85,13 @@ di_status rec_responses_choice(rec_responses *x, di_error *err)
             status = rec_choose_tool(r, asked.name, err);
         }
         if (status == DI_OK) {
+            status = bar_tools(x, err);
+        }
+        if (status == DI_OK) {
             status = rec_check_choice(r, err);
         }
+    } else if (status == DI_OK) {
+        status = bar_tools(x, err);
     }
     if (status == DI_OK) {
         rec_settle_announced(r);

@@ -23,6 +23,7 @@ bool rec_schema_fault(rec_check *c, const rec_path *at, const char *key, const c
     where[utf8_valid_prefix((const uint8_t *)where, strlen(where))] = '\0';
     what[utf8_valid_prefix((const uint8_t *)what, strlen(what))] = '\0';
     snprintf(c->reason, sizeof c->reason, "%s%s%s", where, where[0] != '\0' ? ": " : "", what);
+    rec_path_pointer(key != NULL ? &field : at, c->where, sizeof c->where);
     return false;
 }
 
@@ -86,21 +87,23 @@ static di_status check_type(rec_str name, const js_value *schema, di_error *err)
     return status;
 }
 
-di_status rec_check_tool_schema(rec_str name, const js_value *schema, di_error *err)
+di_status rec_check_tool_schema(rec_str name, const js_value *schema, char *where, size_t capacity, di_error *err)
 {
     rec_check c = {.reason = ""};
     if (check(&c, schema)) {
         return check_type(name, schema, err);
     }
+    (void)snprintf(where, capacity, "%s", c.where);
     return c.no_memory ? err_memory(err, "schema check", 0)
                        : err_set(err, DI_E_ARGUMENT, "Invalid schema for function '%s': %s", name.data, c.reason);
 }
 
-di_status rec_check_response_schema(const js_value *schema, di_error *err)
+di_status rec_check_response_schema(const js_value *schema, char *where, size_t capacity, di_error *err)
 {
     rec_check c = {.reason = ""};
     if (check(&c, schema)) {
         return DI_OK;
     }
+    (void)snprintf(where, capacity, "%s", c.where);
     return c.no_memory ? err_memory(err, "schema check", 0) : err_set(err, DI_E_ARGUMENT, "Invalid json schema: %s", c.reason);
 }

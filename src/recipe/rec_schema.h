@@ -10,6 +10,7 @@ typedef struct rec_check {
     rec_draft draft;
     bool no_memory;
     char reason[256]; /* of the first fault */
+    char where[256];  /* of it: a JSON pointer */
 } rec_check;
 
 /* Notes the first fault: "properties.a.type: <text>". Returns false. */

@@ -12,6 +12,8 @@ typedef struct writer {
     di_error *err;
     const char *what; /* the beginning of messages */
     di_error late;    /* first fault of what is said where the form is right: told when the form of all is right */
+    const js_value *at;      /* the schema that is written */
+    const js_value *late_at; /* the one of the late fault */
     buf out;
 } writer;
 
@@ -21,7 +23,11 @@ static di_status write_schema(writer *w, const js_value *schema, bool bare);
 /* NULL, where nothing is written, when there was a late fault before. */
 static di_error *late(writer *w)
 {
-    return w->late.code == DI_OK ? &w->late : NULL;
+    if (w->late.code != DI_OK) {
+        return NULL;
+    }
+    w->late_at = w->at;
+    return &w->late;
 }
 
 static di_status bad_schema(writer *w, const char *key, const js_value *value, const char *expected)
@@ -392,7 +398,7 @@ static di_status write_typed(writer *w, const js_value *schema, bool bare)
 }
 
 /* A type wins over anyOf, and that over a reference. */
-static di_status write_schema(writer *w, const js_value *schema, bool bare)
+static di_status write_any(writer *w, const js_value *schema, bool bare)
 {
     const js_value *const type = js_get(schema, "type");
     if (type != NULL) {
@@ -407,18 +413,32 @@ static di_status write_schema(writer *w, const js_value *schema, bool bare)
     return err_set(w->err, DI_E_ARGUMENT, "%s one of `type`, `anyOf`, `$ref` field is required", w->what);
 }
 
+static di_status write_schema(writer *w, const js_value *schema, bool bare)
+{
+    const js_value *const outer = w->at;
+    w->at = schema;
+    const di_status status = write_any(w, schema, bare);
+    w->at = status == DI_OK ? outer : w->at;
+    return status;
+}
+
 static di_status strict_form(di_request *r, const js_value *schema, bool parameters, const js_value **out, di_error *err)
 {
     writer w = {.r = r, .err = err, .what = parameters ? "Invalid tool parameters schema :" : "Invalid json schema:"};
     const js_kind kind = js_kind_of(js_get(schema, "type"));
     buf_init(&w.out, rec_memory_left(r));
     di_status status = write_schema(&w, schema, parameters);
+    const js_value *const refused = w.at;
+    w.at = schema;
     if (!(kind == JS_STRING && rec_str_equal(rec_string(js_get(schema, "type")), REC_STR("object")))) {
         (void)err_set(late(&w), DI_E_ARGUMENT, "The top level of the %s must be an object.",
                       parameters ? "function parameters schema" : "json schema");
     }
     if (status == DI_OK && w.late.code != DI_OK) {
         status = err_set(err, w.late.code, "%s", w.late.message);
+        (void)rec_find_pointer(schema, w.late_at, r->refusal.where, sizeof r->refusal.where);
+    } else if (status != DI_OK) {
+        (void)rec_find_pointer(schema, refused, r->refusal.where, sizeof r->refusal.where);
     }
     if (status == DI_OK && w.out.failed) {
         r->memory.over_budget = r->memory.over_budget || w.out.full;
@@ -434,19 +454,29 @@ static di_status strict_form(di_request *r, const js_value *schema, bool paramet
 di_status rec_settle_parameters(di_request *r, rec_tool *tool, di_error *err)
 {
     static const char nothing[] = "{\"type\":\"object\",\"properties\":{},\"additionalProperties\":false,\"required\":[]}";
+    rec_refusal *const refusal = &r->refusal;
     tool->given = tool->parameters;
-    if (tool->strict && tool->parameters == NULL) {
-        return rec_parse_json(r, nothing, sizeof nothing - 1, "strict schema", &tool->parameters, err);
+    if (tool->given == NULL) {
+        return tool->strict ? rec_parse_json(r, nothing, sizeof nothing - 1, "strict schema", &tool->parameters, err) : DI_OK;
     }
-    if (tool->strict) {
-        return strict_form(r, tool->parameters, true, &tool->parameters, err);
+    const di_status status = tool->strict
+                                 ? strict_form(r, tool->given, true, &tool->parameters, err)
+                                 : rec_check_tool_schema(tool->name, tool->given, refusal->where, sizeof refusal->where, err);
+    if (status == DI_E_ARGUMENT) {
+        rec_refuse_schema(r, tool->given, "tools");
     }
-    return tool->parameters != NULL ? rec_check_tool_schema(tool->name, tool->parameters, err) : DI_OK;
+    return status;
 }
 
 di_status rec_settle_format(di_request *r, di_error *err)
 {
+    rec_refusal *const refusal = &r->refusal;
     r->talk.enforced = r->talk.schema;
-    return r->talk.strict ? strict_form(r, r->talk.schema, false, &r->talk.enforced, err)
-                          : rec_check_response_schema(r->talk.schema, err);
+    const di_status status = r->talk.strict
+                                 ? strict_form(r, r->talk.schema, false, &r->talk.enforced, err)
+                                 : rec_check_response_schema(r->talk.schema, refusal->where, sizeof refusal->where, err);
+    if (status == DI_E_ARGUMENT) {
+        rec_refuse_schema(r, r->talk.schema, "response_format.json_schema.schema");
+    }
+    return status;
 }

@@ -53,13 +53,76 @@ di_status rec_choose_tool(di_request *r, rec_str name, di_error *err)
             return DI_OK;
         }
     }
+    rec_refusal_set(&r->refusal, "tool_choice", "");
     return err_set(err, DI_E_ARGUMENT, "Invalid value for 'tool_call': no function named '%s' was specified in the 'tools' parameter.",
                    name.data);
 }
 
-di_status rec_check_choice(const di_request *r, di_error *err)
+di_status rec_read_allowed(di_request *r, const js_value *holder, const rec_path *at, rec_choice *choice, di_error *err)
+{
+    static const char *const modes[] = {"auto", "required", NULL};
+    const js_value *list;
+    int mode = 0;
+    di_status status = rec_need_variant(holder, at, "mode", modes, &mode, err);
+    if (status == DI_OK) {
+        status = rec_get_array(holder, at, "tools", &list, err);
+    }
+    if (status == DI_OK && js_length(list) == 0) {
+        return rec_bad_form(at, "tools", err, list == NULL ? "missing field" : "expected at least one tool");
+    }
+    *choice = mode == 1 ? REC_CHOICE_REQUIRED : REC_CHOICE_AUTO;
+    r->talk.allowed = holder;
+    return status;
+}
+
+static bool allow(const di_request *r, rec_str name)
+{
+    for (size_t i = 0; i < r->talk.n_tools; i++) {
+        if (rec_str_equal(r->talk.tools[i]->name, name)) {
+            r->talk.tools[i]->barred = false;
+            return true;
+        }
+    }
+    return false;
+}
+
+di_status rec_bar_tools(di_request *r, const rec_path *at, const char *const *types, const char *nested, di_error *err)
+{
+    const js_value *const list = js_get(r->talk.allowed, "tools");
+    const rec_path tools = {at, "tools", 0};
+    di_status status = DI_OK;
+    for (size_t i = 0; r->talk.allowed != NULL && i < r->talk.n_tools; i++) {
+        r->talk.tools[i]->barred = true;
+    }
+    for (size_t i = 0; status == DI_OK && i < js_length(list); i++) {
+        const rec_path item = {&tools, NULL, i};
+        const rec_path in = {&item, nested, 0};
+        const js_value *named = js_at(list, i);
+        rec_str name = REC_STR("");
+        int type;
+        status = rec_need_variant(named, &item, "type", types, &type, err);
+        if (status == DI_OK && nested != NULL) {
+            status = rec_get_object(named, &item, nested, &named, err);
+        }
+        if (status == DI_OK && named == NULL) {
+            return rec_bad_form(&item, nested, err, "missing field");
+        }
+        if (status == DI_OK) {
+            status = rec_need_string(named, nested != NULL ? &in : &item, "name", &name, err);
+        }
+        if (status == DI_OK && !allow(r, name)) {
+            (void)rec_path_text(&item, r->refusal.param, sizeof r->refusal.param);
+            return err_set(err, DI_E_ARGUMENT,
+                           "Invalid value for 'tool_choice': no function named '%s' was specified in the 'tools' parameter.", name.data);
+        }
+    }
+    return status;
+}
+
+di_status rec_check_choice(di_request *r, di_error *err)
 {
     if (r->talk.thinking && r->talk.choice == REC_CHOICE_REQUIRED && r->talk.n_tools > 0) {
+        rec_refusal_set(&r->refusal, "tool_choice", "");
         return err_set(err, DI_E_ARGUMENT, "Thinking mode does not support this tool_choice");
     }
     return DI_OK;
@@ -106,10 +169,14 @@ static di_status settle_constraint(di_request *r, bool tools, di_error *err)
     buf text;
     buf_init(&text, rec_memory_left(r));
     if (tools) {
+        bool any = false;
         buf_puts(&text, "[");
         for (size_t i = 0; i < talk->n_tools; i++) {
-            buf_puts(&text, i > 0 ? "," : "");
-            write_tool(&text, talk->tools[i]);
+            if (!talk->tools[i]->barred) {
+                buf_puts(&text, any ? "," : "");
+                write_tool(&text, talk->tools[i]);
+                any = true;
+            }
         }
         buf_puts(&text, "]");
         return set_constraint(r, talk->choice == REC_CHOICE_REQUIRED ? DI_CONSTRAINT_TOOL_REQUIRED : DI_CONSTRAINT_TOOL_CALL, &text, err);
@@ -158,18 +225,21 @@ di_status rec_settle_output(di_request *r, di_error *err)
 
 /* ---- what other rooms ask ---- */
 
-size_t rec_request_offers(const di_request *r, rec_offer *out, size_t capacity, bool *required, bool *refused)
+size_t rec_request_offers(const di_request *r, rec_offer *out, size_t capacity, rec_offering *how)
 {
     const rec_conversation *const talk = &r->talk;
-    const size_t n = r->output.tools ? talk->n_tools : 0;
-    *required = r->output.in_tools;
-    *refused = talk->choice == REC_CHOICE_NONE && r->n_declared > 0;
-    for (size_t i = 0; i < n && i < capacity; i++) {
+    const size_t n_tools = r->output.tools ? talk->n_tools : 0;
+    size_t n = 0;
+    *how = (rec_offering){.required = r->output.in_tools, .refused = talk->choice == REC_CHOICE_NONE && r->n_declared > 0};
+    for (size_t i = 0; i < n_tools; i++) {
         const rec_tool *const tool = talk->tools[i];
-        out[i] = (rec_offer){.name = tool->name.data,
-                             .n_name = tool->name.size,
-                             .parameters = tool->given != NULL ? tool->given : tool->parameters,
-                             .strict = tool->strict || tool->held};
+        how->narrowed = how->narrowed || tool->barred;
+        if (!tool->barred && n++ < capacity) {
+            out[n - 1] = (rec_offer){.name = tool->name.data,
+                                     .n_name = tool->name.size,
+                                     .parameters = tool->given != NULL ? tool->given : tool->parameters,
+                                     .strict = tool->strict || tool->held};
+        }
     }
     return n;
 }

@@ -93,7 +93,9 @@ static di_status make_and_answer(const void *arg, di_error *err)
     }
     status = prepare(c, &scratch, &done, err);
     if (status == DI_OK && c->constraint.field != NULL) {
-        status = chat_compile_now(c, err);
+        di_grammar *grammar = NULL;
+        status = chat_compile_source(&c->constraint, NULL, NULL, &grammar, NULL, err);
+        c->grammar = status == DI_OK ? grammar : NULL;
     }
     if (status == DI_OK && !done) {
         status = answer(c, err);

@@ -214,6 +214,88 @@ static void a_choice_keeps_one_tool(void **state)
     req_expect_tail(&here, HI ",'tools':[" FN("f") "],'tool_choice':'required'", USER("Hi") MUST_CALL);
 }
 
+#define ALLOWED(mode, tools) ",'tool_choice':{'type':'allowed_tools','allowed_tools':{'mode':'" mode "','tools':[" tools "]}}"
+#define NAMES(name) "{'type':'function','function':{'name':'" name "'}}"
+
+/* The prompt stays as it is, so that one prefix of the cache serves every choice. */
+static void allowed_tools_leave_the_prompt_alone(void **state)
+{
+    (void)state;
+    static const char tools[] = HI ",'tools':[" FN("f") "," FN("g") "," FN("h") "]";
+    static const req_case listed[] = {
+        {HI ",'tools':[" FN("f") "," FN("g") "," FN("h") "]" ALLOWED("auto", NAMES("h") "," NAMES("f")), "f h"},
+        {HI ",'tools':[" FN("f") "," FN("g") "," FN("h") "]" ALLOWED("required", NAMES("g")), "g"},
+        {HI ",'tools':[" FN("f") "," FN("g") "]" ALLOWED("auto", NAMES("g") "," NAMES("f") "," NAMES("g")), "f g"},
+    };
+    static const req_case faults[] = {
+        {HI ",'tools':[" FN("f") "]" ALLOWED("auto", NAMES("f") "," NAMES("x")),
+         "Invalid value for 'tool_choice': no function named 'x' was specified in the 'tools' parameter."},
+        {HI ALLOWED("auto", NAMES("f")), "Invalid value for 'tool_choice': no function named 'f' was specified in the 'tools' parameter."},
+        {HI ",'tools':[" FN("f") "],'thinking':{'type':'enabled'}" ALLOWED("required", NAMES("f")),
+         "Thinking mode does not support this tool_choice"},
+    };
+    static const req_case forms[] = {
+        {HI ",'tool_choice':{'type':'allowed_tools'}", "tool_choice.allowed_tools: missing field"},
+        {HI ",'tool_choice':{'type':'allowed_tools','allowed_tools':{'tools':[]}}", "tool_choice.allowed_tools.mode: missing field"},
+        {HI ALLOWED("none", NAMES("f")), "tool_choice.allowed_tools.mode: unknown variant `none`"},
+        {HI ALLOWED("auto", ""), "tool_choice.allowed_tools.tools: expected at least one tool"},
+        {HI ",'tools':[" FN("f") "]" ALLOWED("auto", "{'type':'mcp'}"), "tool_choice.allowed_tools.tools[0].type: unknown variant `mcp`"},
+        {HI ",'tools':[" FN("f") "]" ALLOWED("auto", NAMES("f") ",{'type':'function'}"),
+         "tool_choice.allowed_tools.tools[1].function: missing field"},
+    };
+    req_read all = req_open(&here, tools);
+    req_read some = req_open(&here, listed[0].body);
+    size_t n;
+    size_t n_some;
+    const char *const prompt = di_request_prompt(all.request, &n);
+    const char *const same = di_request_prompt(some.request, &n_some);
+    assert_int_equal(n, n_some);
+    assert_memory_equal(prompt, same, n);
+    req_close(&all);
+    req_close(&some);
+    for (size_t i = 0; i < REQ_N(listed); i++) {
+        req_expect_listed(&here, listed[i].body, listed[i].expected);
+    }
+    req_expect_tail(&here, listed[1].body, USER("Hi") MUST_CALL);
+    req_expect_errors(&here, faults, REQ_N(faults));
+    req_expect_bad_forms(&here, forms, REQ_N(forms));
+}
+
+static void a_refusal_names_field_and_place(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *body;
+        rec_refusal said;
+    } cases[] = {
+        {HI ",'response_format':{'type':'json_schema','json_schema':{'name':'n','schema':{'properties':{'a~/':{'type':'x'}}}}}",
+         {"response_format.json_schema.schema", "invalid_schema", "/properties/a~0~1/type"}},
+        {HI ",'response_format':{'type':'json_schema','json_schema':{'name':'n','strict':true,'schema':{'type':'object','properties':"
+            "{'a':{'type':'array'}}}}}",
+         {"response_format.json_schema.schema", "invalid_schema", "/properties/a"}},
+        {HI ",'tools':[" FN("f") ",{'type':'function','function':{'name':'g','parameters':{'type':'object','required':7}}}]",
+         {"tools[1].function.parameters", "invalid_schema", "/required"}},
+        {HI ",'response_format':{'type':'json_object'}", {"response_format", "", ""}},
+        {HI ",'response_format':{'type':'regex'}", {"response_format.regex", "", ""}},
+        {HI ",'tools':[" FN("f") "]" ALLOWED("auto", NAMES("f") "," NAMES("x")), {"tool_choice.allowed_tools.tools[1]", "", ""}},
+        {HI ",'temperature':9", {"", "", ""}},
+    };
+    for (size_t i = 0; i < REQ_N(cases); i++) {
+        char *const body = req_body(&here, cases[i].body);
+        rec_refusal said = {.param = "untouched"};
+        di_recipe *recipe = NULL;
+        di_request *request = NULL;
+        di_error err;
+        assert_int_equal(di_recipe_open(NULL, here.options, &recipe, &err), DI_OK);
+        assert_int_not_equal(rec_request_read(recipe, DI_CHAT, body, strlen(body), &said, &request, &err), DI_OK);
+        assert_string_equal(said.param, cases[i].said.param);
+        assert_string_equal(said.code, cases[i].said.code);
+        assert_string_equal(said.where, cases[i].said.where);
+        di_recipe_close(recipe);
+        free(body);
+    }
+}
+
 static void an_answer_may_be_continued(void **state)
 {
     (void)state;
@@ -436,6 +518,8 @@ int main(void)
         cmocka_unit_test(one_fault_wins_over_another),
         cmocka_unit_test(tools_are_checked_one_after_the_other),
         cmocka_unit_test(a_choice_keeps_one_tool),
+        cmocka_unit_test(allowed_tools_leave_the_prompt_alone),
+        cmocka_unit_test(a_refusal_names_field_and_place),
         cmocka_unit_test(an_answer_may_be_continued),
         cmocka_unit_test(missing_reasoning_may_be_refused),
         cmocka_unit_test(numbers_reach_the_engine),

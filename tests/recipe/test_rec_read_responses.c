@@ -177,6 +177,30 @@ static void what_a_search_found_is_its_result(void **state)
     }
 }
 
+#define ALLOW(mode, names) ",'tool_choice':{'type':'allowed_tools','mode':'" mode "','tools':[" names "]}"
+
+/* Found tools too; the prompt stays as it is. */
+static void allowed_tools_narrow_the_choice(void **state)
+{
+    (void)state;
+    static const char both[] = "'input':'x','tools':[" F("f") ",{'type':'custom','name':'apply_patch'}]";
+    req_read all = req_open(&here, both);
+    req_read some = req_open(&here, "'input':'x','tools':[" F("f") ",{'type':'custom','name':'apply_patch'}]"
+                                    ALLOW("auto", "{'type':'custom','name':'apply_patch'}"));
+    size_t n;
+    size_t n_some;
+    const char *const prompt = di_request_prompt(all.request, &n);
+    const char *const same = di_request_prompt(some.request, &n_some);
+    assert_int_equal(n, n_some);
+    assert_memory_equal(prompt, same, n);
+    req_close(&all);
+    req_close(&some);
+    req_expect_listed(&here, both, "f apply_patch");
+    req_expect_listed(&here, "'input':'x','tools':[" F("f") "," F("g") "]" ALLOW("required", F("g")), "g");
+    req_expect_error(&here, "'input':'x','tools':[" F("g") "]" ALLOW("auto", F("h")), DI_E_ARGUMENT,
+                     "Invalid value for 'tool_choice': no function named 'h' was specified in the 'tools' parameter.");
+}
+
 static void announcements_follow_the_choice(void **state)
 {
     (void)state;
@@ -383,7 +407,14 @@ static void forms_are_refused_with_their_path(void **state)
         {"'input':'x','tools':[{'type':'function','name':'f','strict':1}]", "tools[0].strict"},
         {"'input':'x','tool_choice':'any'", "tool_choice"},
         {"'input':'x','tool_choice':5", "tool_choice"},
-        {"'input':'x','tool_choice':{'type':'allowed_tools'}", "tool_choice.type"},
+        {"'input':'x','tool_choice':{'type':'some_tools'}", "tool_choice.type"},
+        {"'input':'x','tool_choice':{'type':'allowed_tools'}", "tool_choice.mode"},
+        {"'input':'x','tool_choice':{'type':'allowed_tools','mode':'none'}", "tool_choice.mode"},
+        {"'input':'x','tool_choice':{'type':'allowed_tools','mode':'auto'}", "tool_choice.tools"},
+        {"'input':'x','tool_choice':{'type':'allowed_tools','mode':'auto','tools':[]}", "tool_choice.tools"},
+        {"'input':'x','tool_choice':{'type':'allowed_tools','mode':'auto','tools':[5]}", "tool_choice.tools[0]"},
+        {"'input':'x','tool_choice':{'type':'allowed_tools','mode':'auto','tools':[{'type':'mcp'}]}", "tool_choice.tools[0].type"},
+        {"'input':'x','tool_choice':{'type':'allowed_tools','mode':'auto','tools':[{'type':'function'}]}", "tool_choice.tools[0].name"},
         {"'input':'x','text':{'verbosity':'x'}", "text.verbosity"},
         {"'input':'x','text':{'format':{'type':'json_schema','schema':{}}}", "text.format.name"},
         {"'input':'x','text':{'format':{'type':'json_schema','name':'n'}}", "text.format.schema"},
@@ -503,6 +534,7 @@ static void many_searches_redeclare_one_large_tool(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(allowed_tools_narrow_the_choice),
         cmocka_unit_test(later_outputs_move_next_to_their_calls),
         cmocka_unit_test(calls_and_outputs_must_pair),
         cmocka_unit_test(any_kind_of_output_answers_any_kind_of_call),

@@ -31,7 +31,8 @@ static js_doc *parse(const char *text)
 static di_status check(const char *schema, di_error *err)
 {
     js_doc *const doc = parse(schema);
-    const di_status status = rec_check_response_schema(js_root(doc), err);
+    char where[64] = "";
+    const di_status status = rec_check_response_schema(js_root(doc), where, sizeof where, err);
     js_free(doc);
     return status;
 }
@@ -175,14 +176,16 @@ static void tools_take_objects(void **state)
     for (size_t i = 0; i < REQ_N(cases); i++) {
         js_doc *const doc = parse(cases[i].body);
         char expected[256];
+        char where[64];
         di_error err;
         (void)snprintf(expected, sizeof expected, "Invalid schema for function 'f': %s", cases[i].expected);
-        assert_int_equal(rec_check_tool_schema(REC_STR("f"), js_root(doc), &err), DI_E_ARGUMENT);
+        assert_int_equal(rec_check_tool_schema(REC_STR("f"), js_root(doc), where, sizeof where, &err), DI_E_ARGUMENT);
         assert_string_equal(err.message, expected);
         js_free(doc);
     }
     js_doc *const doc = parse("{'type':'object'}");
-    assert_int_equal(rec_check_tool_schema(REC_STR("f"), js_root(doc), NULL), DI_OK);
+    char where[8];
+    assert_int_equal(rec_check_tool_schema(REC_STR("f"), js_root(doc), where, sizeof where, NULL), DI_OK);
     js_free(doc);
 }
 

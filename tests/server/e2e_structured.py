@@ -173,6 +173,27 @@ def test_an_unsupported_keyword_is_named_with_its_place(server):
     assert status == 400 and "structured_outputs.json" in message and "/properties/a" in message
 
 
+REMOTE = {"type": "object", "properties": {"a/b": {"$ref": "https://example.org/x"}}}
+
+
+def test_a_refusal_reaches_the_packages_with_field_code_and_place(client, claude):
+    for code, field, param in (("unsupported_keyword", {"extra_body": {**QUIET, "structured_outputs": {"json": REMOTE}}}, "structured_outputs.json"),
+                               ("invalid_schema", {"response_format": schema_format(REMOTE, strict=False)}, "response_format.json_schema.schema")):
+        with pytest.raises(openai.BadRequestError) as refused:
+            client.chat.completions.create(model=MODEL, messages=user(CAIRO), **field)
+        assert (refused.value.type, refused.value.param, refused.value.code) == ("invalid_request_error", param, code)
+        assert "/properties/a~1b/$ref" in refused.value.message
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.responses.create(model=MODEL, input=CAIRO, text={"format": {"type": "json_schema", "name": "n", "schema": REMOTE}})
+    assert (refused.value.type, refused.value.param, refused.value.code) == ("invalid_request_error", "text.format.schema", "invalid_schema")
+    assert "/properties/a~1b/$ref" in refused.value.message
+    with pytest.raises(anthropic.BadRequestError) as refused:
+        claude.messages.create(model=MODEL, max_tokens=9, messages=user(CAIRO), extra_body={"output_format": {"type": "json_schema", "schema": REMOTE}})
+    error = refused.value.body["error"]
+    assert error["type"] == "invalid_request_error" and error["message"].startswith("output_format.schema: ")
+    assert "/properties/a~1b/$ref" in error["message"]
+
+
 def test_lenient_lists_what_it_leaves_out(server):
     body = {"model": MODEL, "messages": user(CAIRO), **QUIET, "max_tokens": 20,
             "structured_output": {"kind": "json_schema", "value": {"type": "string", "format": "x-unknown", "maxLength": 5}, "lenient": True}}

@@ -51,6 +51,10 @@ def calls(choice):
     return [(call["function"]["name"], json.loads(call["function"]["arguments"])) for call in choice["message"].get("tool_calls") or []]
 
 
+def names(choice):
+    return [call["function"]["name"] for call in choice["message"].get("tool_calls") or []]
+
+
 def check(name, arguments):
     assert name in ("save_book", "look")
     if name == "save_book":
@@ -79,6 +83,43 @@ def test_a_named_tool_is_the_one_that_is_called(client):
         call, = answer.choices[0].message.tool_calls
         assert call.function.name == "save_book"
         jsonschema_rs.validate(BOOK, json.loads(call.function.arguments))
+
+
+def allowed(mode, *of):
+    return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": [{"type": "function", "function": {"name": name}} for name in of]}}
+
+
+@pytest.mark.parametrize("name", ["save_book", "look"])
+def test_of_allowed_tools_no_other_is_called(server, name):
+    called = set()
+    for seed in range(6):
+        choice = chat(server, seed, tool_choice=allowed("required", name))
+        assert choice["finish_reason"] in ("tool_calls", "length")
+        called.update(names(choice))
+    assert called == {name}
+
+
+def test_allowed_tools_with_auto_leave_the_answer_free(server):
+    for seed in range(6):
+        choice = chat(server, seed, tool_choice=allowed("auto", "look"))
+        assert all(name == "look" for name in names(choice))
+        assert "DSML" not in (choice["message"]["content"] or "")
+
+
+def test_allowed_tools_of_responses(client):
+    flat = [{"type": "function", "name": name, "description": "A tool.", "parameters": BOOK, "strict": True} for name in ("save_book", "keep_book")]
+    choice = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "keep_book"}]}
+    answer = client.responses.create(model=MODEL, input=CAIRO, tools=flat, tool_choice=choice, parallel_tool_calls=False,
+                                     reasoning={"effort": "none"})
+    call, = (item for item in answer.output if item.type == "function_call")
+    assert call.name == "keep_book" and answer.tool_choice.type == "allowed_tools"
+    jsonschema_rs.validate(BOOK, json.loads(call.arguments))
+
+
+def test_an_allowed_tool_that_is_not_there_is_refused(client):
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.chat.completions.create(model=MODEL, messages=user(CAIRO), tools=TOOLS, tool_choice=allowed("auto", "look", "steal"), extra_body=QUIET)
+    assert refused.value.param == "tool_choice.allowed_tools.tools[1]" and "steal" in refused.value.message
 
 
 def test_one_call_at_most_when_calls_in_parallel_are_off(server):
@@ -136,7 +177,9 @@ def test_a_keyword_of_a_strict_tool_that_cannot_be_held_is_refused(server):
     schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": "(?<=x)y"}}, "required": ["a"], "additionalProperties": False}
     body = {"model": MODEL, "messages": user(CAIRO), **QUIET, "tools": [tool("f", schema)]}
     status, _, answer = ask(server, "POST", CHAT, body)
-    assert status == 400 and "/properties/a" in json.loads(answer)["error"]["message"]
+    error = json.loads(answer)["error"]
+    assert status == 400 and "/properties/a" in error["message"]
+    assert error["param"] == "tools[0].function.parameters" and error["code"] == "unsupported_regex"
     body = {"model": MODEL, "messages": user(CAIRO), "max_tokens": 50, **QUIET,
             "tools": [{"name": "f", "description": "", "input_schema": schema}]}
     status, _, _ = ask(server, "POST", MESSAGES, body)
