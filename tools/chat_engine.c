@@ -20,7 +20,9 @@ static void set_sampling(chat_engine *e, const chat_engine_options *o)
     e->sampling.n_stop_ids = 1;
     /* These two count what was sampled, which a kept sequence remembers from earlier answers. */
     const cli_sampling *const x = &o->sampling;
-    e->may_reuse = !(x->presence_penalty < 0) && !(x->presence_penalty > 0) && !(x->frequency_penalty < 0) && !(x->frequency_penalty > 0);
+    e->use_cache = cli_replay(&o->engine) != DI_REPLAY_OFF;
+    const bool looks_back = x->presence_penalty < 0 || x->presence_penalty > 0 || x->frequency_penalty < 0 || x->frequency_penalty > 0;
+    e->may_reuse = !e->use_cache && !looks_back;
 }
 
 di_status chat_engine_open(chat_engine *e, const chat_engine_options *o, di_error *err)
@@ -32,6 +34,7 @@ di_status chat_engine_open(chat_engine *e, const chat_engine_options *o, di_erro
         .n_threads = (int32_t)o->engine.threads,
         .chunk_tokens = (int32_t)o->engine.chunk_tokens,
         .max_tokens = o->max_context,
+        .replay = cli_replay(&o->engine),
     };
     di_status status = cli_open_model(o->engine.model, &e->model, err);
     if (status != DI_OK) {
@@ -102,6 +105,9 @@ static di_status feed(chat_engine *e, const int32_t *ids, size_t n, size_t *n_ke
         if (status == DI_OK) {
             status = di_sequence_set_sampling(e->sequence, &e->sampling, err);
         }
+        if (status == DI_OK && e->use_cache) {
+            status = di_sequence_use_cache(e->sequence, NULL, 0, err);
+        }
     }
     *n_kept = e->n_ids;
     if (status == DI_OK && e->n_ids < n) {
@@ -110,6 +116,7 @@ static di_status feed(chat_engine *e, const int32_t *ids, size_t n, size_t *n_ke
     if (status == DI_OK) {
         memcpy(e->ids, ids, n * sizeof *ids);
         e->n_ids = n;
+        *n_kept += (size_t)di_sequence_cached(e->sequence);
     }
     return status;
 }

@@ -2,7 +2,7 @@
  *
  * One sequence is kept from answer to answer: as long as the ids that went through it are the beginning of the next prompt, only
  * the new ones are fed. Results are the same as with a fresh sequence, so settings that look back on what was sampled
- * (penalties) do without. */
+ * (penalties) do without. Under bounded replay every prompt is a fresh sequence that uses the prefix cache. */
 #ifndef TOOLS_CHAT_ENGINE_H
 #define TOOLS_CHAT_ENGINE_H
 
@@ -33,6 +33,7 @@ typedef struct chat_engine {
     int32_t stop_id;
     di_sampling sampling;
     bool may_reuse;
+    bool use_cache;
 } chat_engine;
 
 typedef struct chat_call {

@@ -55,6 +55,7 @@ static void add_options(cli_parser *p, job *j)
     cli_add_flag(p, "quiet", &j->quiet, "the answer alone");
     cli_add_flag(p, "no-history", &j->no_history, "do not keep what is typed");
     cli_add_engine(p, &e->engine);
+    cli_add_replay(p, &e->engine);
     cli_add_int(p, "max-context", "N", &e->max_context, 0, INT64_C(1) << 40, "longest conversation in tokens; 0 = the model's limit");
 }
 
@@ -131,7 +132,8 @@ static int check_options(const cli_parser *p, job *j, bool interactive)
     if (j->json && interactive) {
         return cli_usage(p, "--json is for one question: give --prompt TEXT, or pipe it in");
     }
-    return cli_check_sampling(p, &j->engine.sampling);
+    const int code = cli_check_replay(p, &j->engine.engine);
+    return code == CLI_OK ? cli_check_sampling(p, &j->engine.sampling) : code;
 }
 
 int cmd_chat(int argc, char **argv)

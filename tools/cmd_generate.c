@@ -80,6 +80,7 @@ static void add_options(cli_parser *p, generation *g)
     cli_add_flag(p, "json", &g->json, "JSON lines: one object a token, one at the end of an output");
     cli_add_flag(p, "quiet", &g->quiet, "no summary, no progress");
     cli_add_engine(p, &g->engine_options);
+    cli_add_replay(p, &g->engine_options);
     cli_add_int(p, "max-context", "N", &g->max_context, 0, INT64_C(1) << 40, "longest sequence in tokens; 0 = the model's limit");
 }
 
@@ -100,7 +101,10 @@ static int check_options(const cli_parser *p, generation *g)
     if (g->all_logits && g->dump_logits == NULL) {
         return cli_usage(p, "--all-logits needs --dump-logits");
     }
-    int code = cli_check_constraint(p, &g->constraint);
+    int code = cli_check_replay(p, &g->engine_options);
+    if (code == CLI_OK) {
+        code = cli_check_constraint(p, &g->constraint);
+    }
     if (code == CLI_OK) {
         code = cli_check_sampling(p, &g->sampling);
     }
@@ -136,6 +140,7 @@ static di_status open_engine(generation *g, di_error *err)
         .n_threads = (int32_t)o->threads,
         .chunk_tokens = (int32_t)o->chunk_tokens,
         .max_tokens = g->max_context,
+        .replay = cli_replay(o),
     };
     di_model_info info;
     di_model_get_info(g->model, &info);

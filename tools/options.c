@@ -92,6 +92,32 @@ void cli_add_engine(cli_parser *p, cli_engine_options *o)
     cli_add_int(p, "chunk-tokens", "N", &o->chunk_tokens, 0, 1 << 20, "most tokens of one forward pass; 0 = default");
 }
 
+/* In the order of di_replay. */
+static const char *const replays[] = {"off", "encoder", "decoder", "both"};
+
+void cli_add_replay(cli_parser *p, cli_engine_options *o)
+{
+    cli_add_string(p, "replay", "WHAT", &o->replay,
+                   "approximations of the last window: off, encoder (behind prefix hits), decoder (of prompts) or both (off)");
+}
+
+/* Place in the list; -1 = in none. */
+static int replay_of(const cli_engine_options *o)
+{
+    int i = (int)(sizeof replays / sizeof replays[0]) - 1;
+    while (i >= 0 && o->replay != NULL && strcmp(o->replay, replays[i]) != 0) {
+        i--;
+    }
+    return o->replay != NULL ? i : (int)DI_REPLAY_OFF;
+}
+
+int cli_check_replay(const cli_parser *p, const cli_engine_options *o)
+{
+    return replay_of(o) >= 0 ? CLI_OK : cli_usage(p, "--replay: '%s' is neither off, encoder, decoder nor both", o->replay);
+}
+
+di_replay cli_replay(const cli_engine_options *o) { return (di_replay)replay_of(o); }
+
 /* --- Values ----------------------------------------------------------------------------------------------------------- */
 
 static bool read_flag(const char *text, bool *out)

@@ -12,6 +12,8 @@
 
 #include "core/buf.h"
 
+#include <deepinfer/engine.h>
+
 #define CLI_MAX_OPTIONS 96
 #define CLI_MAX_LIST CONFIG_MAX_VALUES
 
@@ -73,10 +75,16 @@ typedef struct cli_engine_options {
     const char *cpu_isa;
     int64_t threads;
     int64_t chunk_tokens;
+    const char *replay;
 } cli_engine_options;
 
 void cli_add_model(cli_parser *p, cli_engine_options *o);  /* --model */
 void cli_add_engine(cli_parser *p, cli_engine_options *o); /* --backend --cpu-isa --threads --chunk-tokens */
+
+/* --replay; the check behind parsing, CLI_OK or CLI_USAGE with a message. */
+void cli_add_replay(cli_parser *p, cli_engine_options *o);
+int cli_check_replay(const cli_parser *p, const cli_engine_options *o);
+di_replay cli_replay(const cli_engine_options *o);
 
 /* Reads argv, the environment and the file. *args are the arguments that are no options, [*n_args], borrowed from argv. Ends the program
  * after --help and --print-config (0) and on a mistake (CLI_USAGE). */

@@ -37,7 +37,7 @@ static void add_model_options(cli_parser *p, serve_options *o)
     cli_add_int(p, "kv-mb", "N", &o->kv_mb, 0, INT64_C(1) << 30, "memory for KV in MiB; 0 = a quarter of RAM");
     cli_add_int(p, "max-context", "N", &o->max_context, 0, INT64_C(1) << 40, "tokens of prompt and output; 0 = the model's limit");
     cli_add_flag(p, "no-prefix-cache", &o->no_prefix_cache, "prompts share nothing");
-    cli_add_string(p, "replay", "WHAT", &o->replay, "off, or encoder: an approximation behind prefix hits (off)");
+    cli_add_replay(p, &o->engine);
     cli_add_string(p, "draft", "WHAT", &o->draft,
                    "off, fixed:K = K drafts of the draft model a step, or auto = as many as pay; text unchanged (off)");
     cli_add_int(p, "step-tokens", "N", &o->step_tokens, 0, 1 << 20, "most tokens of a step; 0 = those of a chunk");
@@ -178,8 +178,9 @@ static int check_cache(const cli_parser *p, const serve_options *o)
 
 int serve_check_options(const cli_parser *p, const serve_options *o)
 {
-    if (o->replay != NULL && strcmp(o->replay, "off") != 0 && strcmp(o->replay, "encoder") != 0) {
-        return cli_usage(p, "--replay: '%s' is neither off nor encoder", o->replay);
+    const int code = cli_check_replay(p, &o->engine);
+    if (code != CLI_OK) {
+        return code;
     }
     if (draft_tokens(o->draft) < 0) {
         return cli_usage(p, "--draft: '%s' is neither off, auto nor fixed:K with K from 1 to 9", o->draft);
@@ -210,7 +211,7 @@ void serve_get_service(const serve_options *o, di_service_options *out)
                 .chunk_tokens = (int32_t)o->engine.chunk_tokens,
                 .max_tokens = o->max_context,
                 .kv_bytes = o->kv_mb * MIB,
-                .replay = o->replay != NULL && strcmp(o->replay, "encoder") == 0 ? DI_REPLAY_ENCODER : DI_REPLAY_OFF,
+                .replay = cli_replay(&o->engine),
                 .draft = draft_auto(o->draft) || draft_tokens(o->draft) > 0,
                 .cache =
                     {

@@ -10,7 +10,6 @@
 typedef struct serve_options {
     cli_engine_options engine;
     const char *model_name;
-    const char *replay;
     const char *draft;
     int64_t kv_mb;
     int64_t max_context;

@@ -83,7 +83,7 @@ ROUTE_COMPLETIONS = 4
 PHASE_ENDED = 4
 ENCODE_SPECIAL = 1
 DECODE_SKIP_SPECIAL = 1
-REPLAY = {"off": 0, "encoder": 1}
+REPLAY = {"off": 0, "encoder": 1, "decoder": 2, "both": 3}
 E_CANCELLED = -9
 
 ProgressFn = ctypes.CFUNCTYPE(c_bool, c_void_p, ctypes.POINTER(BatchProgress))

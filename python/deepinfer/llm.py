@@ -53,7 +53,7 @@ class LLM:
         kv_cache_bytes: memory for KV, taken as it is used; 0 is a quarter of the machine's.
         max_num_seqs: outputs that run together; 0 is the default.
         enable_prefix_caching: prompts that begin alike share what was computed. It changes no result.
-        replay: "off", or "encoder": an approximation behind cache hits, see docs/serving.md.
+        replay: "off", or approximations of the last window: "encoder", "decoder", "both", see docs/replay.md.
         cache_dir: folder that keeps computed prefixes for later runs, see docs/kv_cache.md; None keeps them in memory only.
         cache_bytes: budget of that folder; 0 is 16 GiB.
         cache_ram_bytes: memory between the engine and that folder; 0 is a sixteenth of the machine's.

@@ -323,6 +323,13 @@ def test_what_is_no_prompt(deepinfer, llm, prompt, kind):
         llm.generate(prompt)
 
 
+@pytest.mark.parametrize("replay", ["encoder", "decoder", "both"])
+def test_a_short_prompt_is_replayed_in_full(deepinfer, replay):
+    greedy = deepinfer.SamplingParams(temperature=0, max_tokens=8)
+    with deepinfer.LLM() as exact, deepinfer.LLM(replay=replay) as other:
+        assert other.generate(PROMPT, greedy)[0].outputs[0].text == exact.generate(PROMPT, greedy)[0].outputs[0].text
+
+
 def test_what_is_no_model(deepinfer, tmp_path):
     with pytest.raises(deepinfer.FileAccessError, match="config.json"):
         deepinfer.LLM(tmp_path)

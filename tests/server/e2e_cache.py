@@ -99,9 +99,11 @@ def test_replay_has_a_name_space_of_its_own(tmp_path):
     with Server(*options(tmp_path / "kv")) as server:
         say(server)
         stored(server)
-    with Server(*options(tmp_path / "kv"), "--replay", "encoder") as server:
-        assert say(server)[1] == 0
-        assert figure(server, "restored_units_total", "dir") == 0
+    for replay in ("encoder", "decoder", "both"):
+        with Server(*options(tmp_path / "kv"), "--replay", replay) as server:
+            assert say(server)[1] == 0
+            assert figure(server, "restored_units_total", "dir") == 0
+            stored(server)
 
 
 def test_two_servers_share_a_folder(tmp_path):
@@ -114,7 +116,7 @@ def test_two_servers_share_a_folder(tmp_path):
 
 
 @pytest.mark.parametrize("wrong", [("--cache-bytes", "5X"), ("--cache-ram", "-1"), ("--cache-shared-bytes", "1025T"), ("--cache-tenant-bytes", ""),
-                                   ("--cache-load", "maybe"), ("--cache-dir", "kv", "--no-prefix-cache")])
+                                   ("--cache-load", "maybe"), ("--replay", "maybe"), ("--cache-dir", "kv", "--no-prefix-cache")])
 def test_options_that_make_no_sense_are_refused(tmp_path, wrong):
     done = subprocess.run([BINARY, "serve", "--port", "0", *wrong], cwd=tmp_path, capture_output=True, timeout=60, text=True)
     assert done.returncode == 2 and wrong[0].replace("--cache-dir", "--no-prefix-cache") in done.stderr, done.stderr

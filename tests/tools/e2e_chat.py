@@ -48,6 +48,8 @@ def lines(*options, **more):
 
 def test_one_question_one_answer():
     assert text("--prompt", CAIRO) == EGYPT + "\n"
+    assert text("--prompt", CAIRO, "--replay", "decoder") == EGYPT + "\n"
+    assert "--replay: 'maybe'" in chat("--prompt", CAIRO, "--replay", "maybe", code=2).stderr.decode()
     assert text(stdin=CAIRO.encode() + b"\n") == EGYPT + "\n"
     assert text(env={"DI_PROMPT": CAIRO}) == EGYPT + "\n"
 

@@ -57,6 +57,19 @@ def dumped_ids(tmp_path, *options, **more):
     return load_file(path)["ids"].tolist()[:-1]
 
 
+def test_replay_depends_on_the_prompt_alone(tmp_path):
+    prompt = ("--chat", "--prompt", QUESTION + " " + "A sentence that makes the prompt long. " * 40)
+    logits = {}
+    for name, options in {"off": (), "one": ("--replay", "decoder"), "chunks": ("--replay", "decoder", "--chunk-tokens", "50")}.items():
+        path = tmp_path / f"{name}.safetensors"
+        generate("--quiet", "--max-tokens", "1", "--dump-logits", str(path), *prompt, *options)
+        logits[name] = load_file(path)["logits"]
+    assert numpy.array_equal(logits["one"], logits["chunks"])
+    assert not numpy.array_equal(logits["one"], logits["off"])
+    assert text("--chat", "--prompt", QUESTION, "--replay", "both") == text("--chat", "--prompt", QUESTION), "one window is exact"
+    assert "--replay: 'maybe'" in generate("--prompt", QUESTION, "--replay", "maybe", code=2).stderr.decode()
+
+
 def test_output_keeps_to_a_form(tmp_path):
     schema, grammar = tmp_path / "s.json", tmp_path / "g.gbnf"
     schema.write_text('{"type": "object", "properties": {"n": {"type": "integer", "minimum": 10, "maximum": 99}}, "required": ["n"],'
