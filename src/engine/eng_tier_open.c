@@ -56,13 +56,13 @@ static int64_t default_ram(void)
     return pages > 0 && page > 0 ? pages / 16 * page : 256 * MIB;
 }
 
-/* A record must fit a quarter of a segment, and there should be many segments. 0 = as the disk likes it. */
+/* A record must fit a quarter of a segment, and there should be many segments. 0 = as the disk likes it: whole MiB of a sixteenth. */
 static int64_t segment_bytes(const di_engine *e, int64_t budget)
 {
     const size_t page = mdl_flat_page_bytes(e->runner);
     const size_t state = mdl_flat_state_bytes(e->runner, true);
     const int64_t need = 4 * ((int64_t)(page > state ? page : state) + RECORD_ROOM);
-    return need > MIB && need > budget / 16 ? (need + MIB - 1) / MIB * MIB : 0;
+    return need > MIB && need > budget / 16 / MIB * MIB ? (need + MIB - 1) / MIB * MIB : 0;
 }
 
 static di_status add_disk(di_engine *e, const di_cache_options *o, bool shared, di_error *err)

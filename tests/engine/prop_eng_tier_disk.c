@@ -2,6 +2,7 @@
  * and every way through the tiers is taken (tier_requests.h); tests/engine/slow_eng_tier.c is the same with 5,000 requests.
  * ctest: timeout=600 wrap=time */
 #include "engine/eng_model.h"
+#include "engine/engine_int.h"
 #include "engine/folder_clock.h"
 #include "engine/tier_requests.h"
 #include "support/unit.h"
@@ -11,6 +12,23 @@ enum { REQUESTS = 60, DEMO_REQUESTS = 0 };
 #else
 enum { REQUESTS = 300, DEMO_REQUESTS = 144 };
 #endif
+
+/* Segments follow from the budget, and records from segments: budgets of 40 MiB or so once left no room for the demo model's snapshots. */
+static void every_budget_has_room_for_a_snapshot(void **state)
+{
+    (void)state;
+    char *const dir = unit_scratch_new();
+    di_model *const model = eng_model_open("models/demo");
+    for (int64_t bytes = (int64_t)24 << 20; bytes < (int64_t)64 << 20; bytes += 2 << 20) {
+        const di_engine_options o = {.n_threads = 1, .cache = {.dir = dir, .dir_bytes = bytes, .ram_bytes = 1 << 20}};
+        di_engine *e = NULL;
+        assert_int_equal(di_engine_open(model, &o, &e, NULL), DI_OK);
+        assert_true(kv_disk_max_payload(e->tier->lowers[0].store) >= (int64_t)mdl_flat_state_bytes(e->runner, true));
+        di_engine_close(e);
+    }
+    di_model_close(model);
+    unit_scratch_remove(dir);
+}
 
 static void t6(void **state)
 {
@@ -57,6 +75,7 @@ static void demo(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_budget_has_room_for_a_snapshot),
         cmocka_unit_test(t6),
         cmocka_unit_test(demo),
     };

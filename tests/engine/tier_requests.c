@@ -180,6 +180,7 @@ crowd_ways tier_requests(const tier_plan *plan)
         take_turn(plan, c, &f, i, &ways);
     }
     show(&ways);
+    assert_int_equal(ways.cache.tiers[DI_CACHE_DIR].failed + ways.cache.tiers[DI_CACHE_SHARED].failed, 0);
     crowd_free(c);
     unit_scratch_remove(scratch);
     if (plan->most_turns > 0 && way_left(plan, &ways) != NULL) {
