@@ -11,8 +11,8 @@
 # Every .cu file becomes one object with code for Hopper (sm_90a) and Blackwell (sm_100a). CMake's own CUDA language is not used: it
 # insists on linking test programs and on a toolkit in one piece, which the wheels are not. The runtime is linked statically.
 #
-# Targets: deepinfer_cuda (the room), bench_cuda (bench/cuda/*.cu and *.c). As long as the backend is not in ops/backend_list.c, only tests
-# and benches link it.
+# The room becomes part of the libraries (rooms.cmake), with the runtime inside; DI_HAVE_CUDA tells ops/backend_list.c. Targets: deepinfer_cuda
+# (the internal library and the toolkit's headers, for tests and benches), bench_cuda (bench/cuda/*.cu and *.c).
 
 set(DI_CUDA AUTO CACHE STRING "Build the CUDA backend: AUTO, ON or OFF")
 set(DI_CUDA_ROOT "" CACHE PATH "Toolkit, or Python environment with the toolkit's wheels")
@@ -100,10 +100,11 @@ file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cuda/*.c)
 add_library(di_cuda OBJECT ${files})
 target_link_libraries(di_cuda PRIVATE di_flags di_deps)
 target_include_directories(di_cuda SYSTEM PRIVATE ${di_cuda_include})
-add_library(deepinfer_cuda STATIC $<TARGET_OBJECTS:di_cuda> ${di_kernel_objects})
-set_target_properties(deepinfer_cuda PROPERTIES LINKER_LANGUAGE C)
+set(di_cuda_libraries ${di_cuda_runtime} rt dl)
+
+add_library(deepinfer_cuda INTERFACE)
 target_include_directories(deepinfer_cuda SYSTEM INTERFACE ${di_cuda_include})
-target_link_libraries(deepinfer_cuda PUBLIC deepinfer_int ${di_cuda_runtime} rt dl)
+target_link_libraries(deepinfer_cuda INTERFACE deepinfer_int)
 
 # bench/cuda/lab_<x>.cu and bench_<x>.cu are programs of their own.
 add_custom_target(bench_cuda)

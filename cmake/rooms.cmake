@@ -48,17 +48,24 @@ foreach(room ${di_library_rooms} ${di_program_rooms})
     endif()
 endforeach()
 
+if(TARGET di_cuda AND TARGET di_ops) # cuda.cmake
+    target_compile_definitions(di_ops PRIVATE DI_HAVE_CUDA)
+    list(APPEND di_library_targets di_cuda)
+    list(APPEND di_library_objects $<TARGET_OBJECTS:di_cuda> ${di_kernel_objects})
+endif()
+
 if(NOT di_library_targets)
     message(FATAL_ERROR "no sources under src/ (DI_ROOMS='${DI_ROOMS}')")
 endif()
 
 add_library(deepinfer_int STATIC ${di_library_objects})
-target_link_libraries(deepinfer_int PUBLIC di_flags di_deps)
+target_link_libraries(deepinfer_int PUBLIC di_flags di_deps ${di_cuda_libraries})
+set_target_properties(deepinfer_int PROPERTIES LINKER_LANGUAGE C)
 
 if(DI_LOCALIZE AND NOT DI_SANITIZE)
     set(whole ${CMAKE_BINARY_DIR}/deepinfer.o)
     add_custom_command(OUTPUT ${whole}
-        COMMAND ${CMAKE_LINKER} -r -o ${whole} ${di_library_objects}
+        COMMAND ${CMAKE_LINKER} -r -o ${whole} ${di_library_objects} ${di_cuda_runtime}
         # By name and not by visibility: gcc 12 gives the resolver of a function with target_clones default visibility.
         COMMAND ${CMAKE_OBJCOPY} --wildcard --keep-global-symbol=di_* ${whole}
         DEPENDS ${di_library_targets} ${di_library_objects}
@@ -66,6 +73,7 @@ if(DI_LOCALIZE AND NOT DI_SANITIZE)
     add_library(deepinfer_static STATIC ${whole})
 else()
     add_library(deepinfer_static STATIC ${di_library_objects})
+    target_link_libraries(deepinfer_static PRIVATE ${di_cuda_libraries})
 endif()
 set_target_properties(deepinfer_static PROPERTIES OUTPUT_NAME deepinfer LINKER_LANGUAGE C EXPORT_NAME static)
 target_include_directories(deepinfer_static PUBLIC
@@ -78,7 +86,7 @@ if(DI_SHARED)
         VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
     target_include_directories(deepinfer_shared PUBLIC
         $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-    target_link_libraries(deepinfer_shared PRIVATE di_flags di_deps)
+    target_link_libraries(deepinfer_shared PRIVATE di_flags di_deps ${di_cuda_libraries})
     target_link_options(deepinfer_shared PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/exports.map)
     set_target_properties(deepinfer_shared PROPERTIES LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/exports.map)
 endif()

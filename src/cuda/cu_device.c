@@ -27,9 +27,12 @@ void cu_refuse(cu_device *dev, const char *stage, const char *why)
     }
 }
 
+void cu_select(cu_device *dev) { cu_ok(dev, (int)cudaSetDevice(dev->ordinal), "select"); }
+
 bool cu_stage_begin(cu_device *dev, size_t scratch_bytes)
 {
     dev->scratch_used = 0;
+    cu_select(dev);
     if (dev->error.code != DI_OK) {
         return false;
     }
@@ -119,12 +122,14 @@ void cu_close(ops_device *device)
         return;
     }
     cu_device *dev = cu_of(device);
+    cu_select(dev);
     while (dev->tables != NULL) {
         cu_expert_table *next = dev->tables->next;
         cudaFree(dev->tables->experts);
         free(dev->tables);
         dev->tables = next;
     }
+    cu_tables_free(dev);
     cudaFree(dev->scratch);
     if (dev->stream != NULL) {
         cudaStreamDestroy(dev->stream);
@@ -135,6 +140,7 @@ void cu_close(ops_device *device)
 di_status cu_sync(ops_device *device, di_error *err)
 {
     cu_device *dev = cu_of(device);
+    cu_select(dev);
     cu_ok(dev, (int)cudaStreamSynchronize(dev->stream), "work");
     di_status status = dev->error.code;
     if (status != DI_OK && err != NULL) {
@@ -147,6 +153,7 @@ di_status cu_sync(ops_device *device, di_error *err)
 void *cu_mem_alloc(ops_device *device, size_t bytes)
 {
     cu_device *dev = cu_of(device);
+    cu_select(dev);
     void *p = NULL;
     size_t size = bytes > 0 ? bytes : 1;
     if (cudaMalloc(&p, size) != cudaSuccess) {
@@ -157,17 +164,26 @@ void *cu_mem_alloc(ops_device *device, size_t bytes)
     return p;
 }
 
-void cu_mem_free(ops_device *device, void *memory) { cu_ok(cu_of(device), (int)cudaFree(memory), "free"); }
+void cu_mem_free(ops_device *device, void *memory)
+{
+    cu_device *dev = cu_of(device);
+    if (memory != NULL) {
+        cu_select(dev);
+        cu_ok(dev, (int)cudaFree(memory), "free");
+    }
+}
 
 void cu_upload(ops_device *device, void *dst, const void *src_host, size_t bytes)
 {
     cu_device *dev = cu_of(device);
+    cu_select(dev);
     cu_ok(dev, (int)cudaMemcpyAsync(dst, src_host, bytes, cudaMemcpyHostToDevice, dev->stream), "upload");
 }
 
 void cu_download(ops_device *device, void *dst_host, const void *src, size_t bytes)
 {
     cu_device *dev = cu_of(device);
+    cu_select(dev);
     if (cu_ok(dev, (int)cudaMemcpyAsync(dst_host, src, bytes, cudaMemcpyDeviceToHost, dev->stream), "download")) {
         cu_ok(dev, (int)cudaStreamSynchronize(dev->stream), "download");
     }
@@ -176,6 +192,7 @@ void cu_download(ops_device *device, void *dst_host, const void *src, size_t byt
 void cu_copy(ops_device *device, void *dst, const void *src, size_t bytes)
 {
     cu_device *dev = cu_of(device);
+    cu_select(dev);
     cu_ok(dev, (int)cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, dev->stream), "copy");
 }
 

@@ -13,15 +13,30 @@ typedef struct cu_packed {
     ops_format format;
     int64_t n_out;
     int64_t n_in;
-    uint8_t *bytes; /* device: tiles (kernels/expand.cuh), or the checkpoint's bytes where no product reads them */
+    bool tiles;           /* bytes are tiles (kernels/expand.cuh); else the checkpoint's, in its order */
+    uint8_t *bytes;       /* device; NULL = the checkpoint's own memory, which the device reads (scale points there too) */
+    const uint8_t *data;  /* device address of what `bytes` holds */
+    const uint8_t *scale; /* device; of untiled matrices */
 } cu_packed;
 
 /* Device table of the experts of one layer, made at its first use. */
 typedef struct cu_expert_table {
     struct cu_expert_table *next;
     const ops_expert *key; /* ops_experts_args.experts */
-    cu_expert *experts;    /* device [n_experts] */
+    void *experts;         /* device [n_experts] cu_expert, or cu_plain_expert where the matrices have no tiles */
+    bool tiles;
 } cu_expert_table;
+
+/* A table of sequences on the device, and what it holds. The host's copy is compared with what the next stage needs: the stages of a step
+ * have few tables between them. */
+typedef struct cu_table {
+    uint8_t *host;
+    uint8_t *device;
+    size_t size;
+    size_t capacity;
+} cu_table;
+
+#define CU_TABLES 8
 
 typedef struct cu_device {
     cu_stream stream;
@@ -32,6 +47,9 @@ typedef struct cu_device {
     size_t scratch_size;
     size_t scratch_used;
     cu_expert_table *tables;
+    cu_table seqs[CU_TABLES];
+    cu_table building; /* host only: the table that a stage asks for */
+    int next_table;
 } cu_device;
 
 static inline cu_device *cu_of(ops_device *dev) { return (cu_device *)(void *)dev; }
@@ -46,6 +64,37 @@ bool cu_stage_begin(cu_device *dev, size_t scratch_bytes);
 /* Next piece of the stage's scratch, aligned to 256 bytes. */
 void *cu_scratch(cu_device *dev, size_t bytes);
 static inline size_t cu_scratch_bytes(size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+/* Bytes of scratch for n_rows rows of n elements. */
+static inline size_t cu_rows_bytes(int32_t n_rows, int64_t n, size_t size) { return cu_scratch_bytes((size_t)n_rows * (size_t)n * size); }
+
+/* This thread works with the device's GPU from here on. */
+void cu_select(cu_device *dev);
+
+/* One product of a stage: y = x W^T, x BF16 on the grid that the stage wants. Exactly one of y16 and y32 is set; rows of y are w->n_out
+ * apart. */
+typedef struct cu_product {
+    const ops_matrix *w;
+    const bf16 *x;
+    int64_t ldx;        /* 0 = w->n_in */
+    int32_t group_rows; /* as in cu_linear */
+    bf16 *y16;
+    float *y32;
+} cu_product;
+
+/* Products of the same rows: matrices with tiles that go together in one launch. False after a failure. */
+bool cu_products(cu_device *dev, const char *stage, const cu_product *products, size_t n, int32_t n_rows);
+
+/* The sequences of a stage on the device; page_tokens 0 = without pages. False after a failure. */
+bool cu_seqs_of(cu_device *dev, const ops_seq *seqs, int32_t n_seqs, int32_t page_tokens, cu_seqs *out);
+/* n bytes of the host on the device, until CU_TABLES - 1 other tables have been asked for. NULL after a failure. */
+const void *cu_table_of(cu_device *dev, const void *bytes, size_t n);
+void cu_tables_free(cu_device *dev);
+
+static inline cu_paged cu_paged_of(const ops_paged *p)
+{
+    return (cu_paged){.offset = (int64_t)p->offset, .per_page = p->per_page, .row_bytes = p->row_bytes};
+}
 
 static inline const cu_packed *cu_packed_of(const ops_matrix *w) { return w->packed; }
 

@@ -145,8 +145,8 @@ typedef struct cu_attn_rows {
     int32_t head_dim;
     int32_t rope_dim;
     float eps;
-    const uint16_t *q;  /* [n_rows, q_lora] products */
-    const uint16_t *kv; /* [n_rows, head_dim] */
+    const uint16_t *q;  /* [n_rows, q_lora] products; NULL = none */
+    const uint16_t *kv; /* [n_rows, head_dim]; NULL = none */
     const int64_t *pos;
     const float *rope;
     const float *q_norm;
@@ -173,12 +173,250 @@ typedef struct cu_route {
 
 int cu_launch_route(const cu_route *args, cu_stream stream);
 
+/* --- Products with matrices as the checkpoint holds them --------------------------------------------------------------------------- */
+
+typedef enum cu_plain_format {
+    CU_PLAIN_F32,
+    CU_PLAIN_BF16,
+    CU_PLAIN_FP8,
+    CU_PLAIN_FP4
+} cu_plain_format;
+
+/* y = x W^T in the reference's order of sums. Exactly one of y16 and y32 is set. */
+typedef struct cu_plain {
+    cu_plain_format format;
+    const uint8_t *data;
+    const uint8_t *scale;
+    int32_t n_out;
+    int32_t n_in; /* multiple of 32 */
+    int32_t n_rows;
+    const uint16_t *x; /* [n_rows, ldx] */
+    int64_t ldx;
+    uint16_t *y16; /* [n_rows, ldy] */
+    float *y32;
+    int64_t ldy;
+} cu_plain;
+
+int cu_launch_plain(const cu_plain *args, cu_stream stream);
+
+typedef struct cu_plain_weight {
+    const uint8_t *data;
+    const uint8_t *scale;
+} cu_plain_weight;
+
+/* w1, w2, w3 of one expert. */
+typedef struct cu_plain_expert {
+    cu_plain_weight w[3];
+} cu_plain_expert;
+
+/* Assignments of rows to experts in the order of experts. */
+typedef struct cu_plain_sort {
+    int32_t n_rows;
+    int32_t n_active;
+    int32_t n_experts;
+    const int32_t *ids;   /* [n_rows, n_active] */
+    const float *weights; /* [n_rows, n_active] */
+    int32_t *start;       /* out [n_experts + 1] first assignment of each expert */
+    int32_t *row;         /* out [n_rows * n_active] of each assignment */
+    float *weight;        /* out [n_rows * n_active] of each assignment */
+    int32_t *place;       /* out [n_rows, n_active] assignment of each place in a row's list */
+} cu_plain_sort;
+
+int cu_launch_plain_sort(const cu_plain_sort *args, cu_stream stream);
+
+/* y [assignments, n_out] = the rows of each expert times its matrix number `which`. */
+typedef struct cu_plain_experts {
+    int32_t n_experts;
+    int32_t n_out;
+    int32_t n_in;
+    int32_t which;
+    bool gather; /* x has batch rows, not assignments */
+    const uint16_t *x;
+    const int32_t *start;
+    const int32_t *row;
+    const cu_plain_expert *experts; /* device [n_experts] FP4 */
+    uint16_t *y16;
+    float *y32;
+} cu_plain_experts;
+
+int cu_launch_plain_experts(const cu_plain_experts *args, cu_stream stream);
+/* h [n_rows, n] from gate and up [n_rows, n]; weight [n_rows], NULL = 1. */
+int cu_launch_plain_activate(const float *gate, const float *up, const float *weight, float limit, int32_t n_rows, int32_t n, uint16_t *h,
+                             cu_stream stream);
+/* routed [assignments, hidden], shared [n_rows, hidden]. */
+int cu_launch_plain_combine(const uint16_t *routed, const uint16_t *shared, const int32_t *place, int32_t n_rows, int32_t n_active,
+                            int32_t hidden, uint16_t *y, cu_stream stream);
+
+/* --- Sequences --------------------------------------------------------------------------------------------------------------------- */
+
+/* ops_seq on the device. */
+typedef struct cu_seq {
+    int32_t row0;
+    int32_t n_rows;
+    int64_t pos0;
+    int64_t window_from;
+    uint8_t *state;
+    int64_t pages_at; /* offset of this sequence's pages, in bytes from the start of the table */
+} cu_seq;
+
+/* What the kernels of a stage know of its sequences, one block of device memory: cu_seq [n_seqs], int32 [n_rows] sequence of each row,
+ * page pointers. */
+typedef struct cu_seqs {
+    const uint8_t *table;
+    int32_t n_seqs;
+    int64_t row_seq_at;
+} cu_seqs;
+
+typedef struct cu_paged {
+    int64_t offset;
+    int32_t per_page;
+    int32_t row_bytes;
+} cu_paged;
+
+/* --- Attention --------------------------------------------------------------------------------------------------------------------- */
+
+typedef struct cu_attend_job {
+    int32_t n_rows;
+    int32_t n_heads;
+    int32_t head_dim; /* at most 512, a multiple of 32 */
+    int32_t rope_dim;
+    int32_t window;
+    int32_t topk;
+    int32_t ring_slots;
+    float scale;
+    int64_t ring_offset;
+    cu_paged compressed;
+    cu_seqs seqs;    /* with pages where topk > 0 */
+    cu_seqs kv_seqs; /* without pages */
+    const uint16_t *q;
+    const uint8_t *kv;
+    const int32_t *list;
+    const float *sink;
+    const float *rope;
+    uint16_t *o;
+} cu_attend_job;
+
+int cu_launch_attend(const cu_attend_job *args, cu_stream stream);
+/* ops_draft_attend: blocks of drafts; topk, compressed, list and kv_seqs are not used. */
+int cu_launch_draft_attend(const cu_attend_job *args, cu_stream stream);
+
+/* rows = rows of kv, all sequences. */
+int cu_launch_window_store(const cu_seqs *seqs, int32_t rows, int32_t ring_slots, int32_t row_bytes, int64_t ring_offset, const uint8_t *kv,
+                           cu_stream stream);
+
+/* What is left of ops_compress between and behind the products. */
+typedef struct cu_compress_job {
+    int32_t n_rows;
+    int32_t ratio;
+    int32_t head_dim;
+    int32_t rope_dim;
+    int32_t index_dim;
+    int32_t open_groups; /* OPS_OPEN_GROUPS */
+    float norm_eps;
+    int64_t open_offset;
+    cu_paged compressed;
+    cu_paged index_keys;
+    cu_seqs seqs; /* with pages */
+    const float *kv;   /* [n_rows, head_dim] */
+    const float *gate; /* [n_rows, head_dim] ratio 2 */
+    const float *rope;
+    const float *norm;
+    const float *index_k_norm;
+    uint16_t *lat;       /* [n_rows, head_dim] normalised latents, in the row that completes a group; zeros in others */
+    const uint16_t *key; /* [n_rows, index_dim] their products */
+} cu_compress_job;
+
+/* kv and gate to latents. */
+int cu_launch_compress_latents(const cu_compress_job *args, cu_stream stream);
+/* Latents and keys into the pages, first tokens of groups into the states. */
+int cu_launch_compress_store(const cu_compress_job *args, cu_stream stream);
+
+/* --- Selection --------------------------------------------------------------------------------------------------------------------- */
+
+#define CU_MAX_INDEX_DIM 128
+
+typedef struct cu_index_job {
+    int32_t n_rows;
+    int32_t row0; /* first batch row of this group of rows */
+    int32_t n_group;
+    int32_t ratio;
+    int32_t rope_dim;
+    int32_t n_heads;
+    int32_t index_dim; /* multiple of 32, at most CU_MAX_INDEX_DIM */
+    int32_t topk;
+    int32_t n_blocks;
+    int32_t block_size;
+    int32_t cand_stride;
+    bool make_candidates;
+    bool use_candidates;
+    float scale; /* of the head weights */
+    cu_seqs seqs; /* with pages */
+    cu_paged index_keys;
+    const int64_t *pos;
+    const float *rope;
+    const uint16_t *iq; /* [n_rows, n_heads, index_dim] products */
+    const uint16_t *iw; /* [n_rows, n_heads] products */
+    int8_t *codes;      /* [n_rows, n_heads, index_dim] twice the E2M1 values */
+    float *scales;      /* [n_rows, n_heads, index_dim / 32], a quarter of the scale: codes of queries and keys are doubled */
+    float *weights;     /* [n_rows, n_heads] */
+    uint16_t *order;    /* [n_group, stride] order of each score; 0 = does not count */
+    uint16_t *block_order; /* [n_group, block_stride] */
+    int32_t stride;        /* multiple of 8 */
+    int32_t block_stride;
+    uint8_t *candidates;
+    int32_t *list;
+    float *score;
+    int32_t score_stride;
+} cu_index_job;
+
+/* Queries and head weights of all rows. */
+int cu_launch_index_queries(const cu_index_job *args, cu_stream stream);
+/* Scores and selection of a group of rows. */
+int cu_launch_index_scores(const cu_index_job *args, cu_stream stream);
+int cu_launch_index_select(const cu_index_job *args, cu_stream stream);
+
+/* --- Look-ups, moves, taps ------------------------------------------------------------------------------------------------------------ */
+
+int cu_launch_embed(const uint16_t *table, const int32_t *ids, const uint16_t *rows, const uint8_t *row_given, int32_t n_rows, int32_t hc,
+                    int32_t hidden, uint16_t *x, float *pre, cu_stream stream);
+int cu_launch_tap(const uint16_t *x, int32_t n_rows, int32_t hc, int32_t hidden, int64_t ld, uint16_t *out, cu_stream stream);
+
+/* Rows move down inside a buffer, by way of scratch memory: target row i is number from[i] now. */
+int cu_launch_gather_rows(const uint8_t *buffer, int64_t row_bytes, const int32_t *from, int32_t n, uint8_t *out, cu_stream stream);
+
+typedef struct cu_engram_job {
+    int32_t n_rows;
+    int32_t hc;
+    int32_t hidden;
+    int32_t n_columns;
+    int32_t head_dim;
+    float norm_eps;
+    const int64_t *rows;
+    const uint8_t *is_text;
+    const uint8_t *table;
+    const uint8_t *table_scale;
+    const float *q_weight;
+    const float *k_weight;
+    uint16_t *z;        /* [n_rows, n_columns * head_dim] Q8 values */
+    const uint16_t *kv; /* [n_rows, (hc + 1) * hidden] products */
+    uint16_t *x;
+} cu_engram_job;
+
+int cu_launch_engram_lookup(const cu_engram_job *args, cu_stream stream);
+int cu_launch_engram_write(const cu_engram_job *args, cu_stream stream);
+
+/* joined [n_rows, hidden + rank] = (row of h, embedding of previous); e [n_rows, rank] the latter. */
+int cu_launch_markov_rows(const uint16_t *embed, const int32_t *previous, const uint16_t *h, int64_t ld_h, int32_t n_rows, int32_t hidden,
+                          int32_t rank, uint16_t *e, uint16_t *joined, cu_stream stream);
+/* logits [n_rows, vocab] += rows of base, ld_base rows apart. */
+int cu_launch_add_base(float *logits, const float *base, int64_t ld_base, int32_t n_rows, int64_t vocab, cu_stream stream);
+
 /* --- Residual streams ------------------------------------------------------------------------------------------------------------- */
 
 #define CU_SEAM_STREAMS 4
 #define CU_SEAM_MIXES ((2 + CU_SEAM_STREAMS) * CU_SEAM_STREAMS)
 
-/* ops_seam_open with four streams. hidden is a multiple of 512 and at most 8192. */
+/* ops_seam_open with four streams. hidden is a multiple of 32 and at most 8192. */
 typedef struct cu_seam_open_job {
     int32_t n_rows;
     int32_t hidden;
@@ -190,7 +428,7 @@ typedef struct cu_seam_open_job {
     const float *fn;     /* [24, 4 * hidden]; NULL = no coefficients */
     const float *base;   /* [24] */
     const float *scale;  /* [3] */
-    const float *norm;   /* [hidden] */
+    const float *norm;   /* [hidden]; NULL = u is the collapse itself */
     float *pre;          /* out [n_rows, 4] */
     float *post;         /* out [n_rows, 4] */
     float *comb;         /* out [n_rows, 4, 4] */

@@ -15,11 +15,11 @@ static bool has_four_streams(cu_device *dev, const char *stage, int32_t hc)
 void cu_seam_open(ops_device *device, const ops_seam_open_args *a)
 {
     cu_device *dev = cu_of(device);
-    if (!cu_stage_begin(dev, 0) || !has_four_streams(dev, "seam_open", a->hc)) {
+    if (a->n_rows == 0 || !cu_stage_begin(dev, 0) || !has_four_streams(dev, "seam_open", a->hc)) {
         return;
     }
-    if (a->hidden % 512 != 0 || a->hidden > 8192) {
-        cu_refuse(dev, "seam_open", "hidden is no multiple of 512, or above 8192");
+    if (a->hidden % 32 != 0 || a->hidden > 8192) {
+        cu_refuse(dev, "seam_open", "hidden is no multiple of 32, or above 8192");
         return;
     }
     if (a->fn != NULL && (cu_packed_of(a->fn) == NULL || a->fn->format != OPS_F32)) {
@@ -47,7 +47,7 @@ void cu_seam_open(ops_device *device, const ops_seam_open_args *a)
 void cu_seam_close(ops_device *device, const ops_seam_close_args *a)
 {
     cu_device *dev = cu_of(device);
-    if (!cu_stage_begin(dev, 0) || !has_four_streams(dev, "seam_close", a->hc)) {
+    if (a->n_rows == 0 || !cu_stage_begin(dev, 0) || !has_four_streams(dev, "seam_close", a->hc)) {
         return;
     }
     if (a->hidden % 2 != 0) {

@@ -30,20 +30,54 @@ static bool matrix_sizes(const ops_matrix *w, size_t *data, size_t *scale)
     return true;
 }
 
+/* Experts are packed altogether or not at all, so both of their sizes must fit. */
 static bool is_packable(const ops_matrix *w)
 {
-    return w->n_out % CU_GROUP_ROWS == 0 && w->n_in % CU_TILE_INPUTS == 0;
+    int64_t rows = w->format == OPS_FP4 ? CU_TILE_INPUTS : CU_GROUP_ROWS;
+    return w->format != OPS_F32 && w->format != OPS_FP8R && w->n_out % rows == 0 && w->n_in % CU_TILE_INPUTS == 0;
 }
 
-/* Checkpoint bytes to tiles. raw holds data and scales on the device. */
-static di_status pack(cu_device *dev, const ops_matrix *w, uint8_t *raw, size_t data, uint8_t *out, di_error *err)
+/* A table that leaves less than a fifth of the free memory for everything else stays where it is. */
+static bool is_too_large(size_t bytes)
+{
+    size_t free_bytes = 0;
+    size_t all = 0;
+    return cudaMemGetInfo(&free_bytes, &all) == cudaSuccess && bytes > free_bytes / 5 * 4;
+}
+
+/* Makes the checkpoint's memory readable to the device. */
+static di_status read_in_place(cu_device *dev, const ops_matrix *w, size_t data, size_t scale, cu_packed *packed, di_error *err)
+{
+    const unsigned flags = cudaHostRegisterMapped | cudaHostRegisterReadOnly;
+    void *data_address = NULL;
+    void *scale_address = NULL;
+    if (!cu_ok(dev, (int)cudaHostRegister((void *)w->data, data, flags), "look-up table")) {
+        return cu_sync((ops_device *)(void *)dev, err);
+    }
+    if (!cu_ok(dev, (int)cudaHostRegister((void *)w->scale, scale, flags), "look-up table")) {
+        cudaHostUnregister((void *)w->data);
+        return cu_sync((ops_device *)(void *)dev, err);
+    }
+    if (!cu_ok(dev, (int)cudaHostGetDevicePointer(&data_address, (void *)w->data, 0), "look-up table") ||
+        !cu_ok(dev, (int)cudaHostGetDevicePointer(&scale_address, (void *)w->scale, 0), "look-up table")) {
+        cudaHostUnregister((void *)w->data);
+        cudaHostUnregister((void *)w->scale);
+        return cu_sync((ops_device *)(void *)dev, err);
+    }
+    packed->data = data_address;
+    packed->scale = scale_address;
+    return DI_OK;
+}
+
+/* Checkpoint bytes to tiles; data and scale lie on the device. */
+static di_status pack(cu_device *dev, const ops_matrix *w, const uint8_t *data, const uint8_t *scale, uint8_t *out, di_error *err)
 {
     cu_format format = w->format == OPS_FP4 ? CU_FP4 : w->format == OPS_FP8 ? CU_FP8 : CU_BF16;
     void *bad = NULL;
     uint32_t n_bad = 0;
     bool done = cu_ok(dev, (int)cudaMalloc(&bad, sizeof n_bad), "counter") &&
                 cu_ok(dev, (int)cudaMemsetAsync(bad, 0, sizeof n_bad, dev->stream), "counter") &&
-                cu_ok(dev, cu_launch_pack(format, raw, raw + data, w->n_out, w->n_in, out, bad, dev->stream), "pack") &&
+                cu_ok(dev, cu_launch_pack(format, data, scale, w->n_out, w->n_in, out, bad, dev->stream), "pack") &&
                 cu_ok(dev, (int)cudaMemcpyAsync(&n_bad, bad, sizeof n_bad, cudaMemcpyDeviceToHost, dev->stream), "pack") &&
                 cu_ok(dev, (int)cudaStreamSynchronize(dev->stream), "pack");
     cudaFree(bad);
@@ -65,11 +99,10 @@ di_status cu_weight_load(ops_device *device, ops_matrix *w, ops_weight_use use, 
     if (!matrix_sizes(w, &data, &scale)) {
         return err_set(err, DI_E_ARGUMENT, "matrix [%lld, %lld]: size out of range", (long long)w->n_out, (long long)w->n_in);
     }
-    bool tiles = use == OPS_USE_PRODUCT && w->format != OPS_F32;
-    if (tiles && (w->format == OPS_FP8R || !is_packable(w))) {
-        return err_set(err, DI_E_UNSUPPORTED,
-                       "matrix [%lld, %lld]: GPU products take outputs in multiples of 64 and inputs in multiples of 256",
-                       (long long)w->n_out, (long long)w->n_in);
+    const bool tiles = use == OPS_USE_PRODUCT && is_packable(w);
+    if (use == OPS_USE_PRODUCT && w->n_in % 32 != 0) {
+        return err_set(err, DI_E_UNSUPPORTED, "matrix [%lld, %lld]: GPU products take inputs in multiples of 32", (long long)w->n_out,
+                       (long long)w->n_in);
     }
     void *raw = NULL;
     void *out = NULL;
@@ -78,9 +111,16 @@ di_status cu_weight_load(ops_device *device, ops_matrix *w, ops_weight_use use, 
     if (packed == NULL) {
         return err_memory(err, "packed matrix", sizeof *packed);
     }
-    if (!cu_ok(dev, (int)cudaMalloc(&raw, data + scale), "weight") ||
+    *packed = (cu_packed){.format = w->format, .n_out = w->n_out, .n_in = w->n_in, .tiles = tiles};
+    cu_select(dev);
+    if (use == OPS_USE_LOOKUP && is_too_large(data + scale)) {
+        status = read_in_place(dev, w, data, scale, packed, err);
+        goto out;
+    }
+    const size_t scale_at = (data + 255) / 256 * 256;
+    if (!cu_ok(dev, (int)cudaMalloc(&raw, scale_at + scale), "weight") ||
         !cu_ok(dev, (int)cudaMemcpyAsync(raw, w->data, data, cudaMemcpyHostToDevice, dev->stream), "upload") ||
-        !cu_ok(dev, (int)cudaMemcpyAsync((uint8_t *)raw + data, w->scale, scale, cudaMemcpyHostToDevice, dev->stream), "upload")) {
+        !cu_ok(dev, (int)cudaMemcpyAsync((uint8_t *)raw + scale_at, w->scale, scale, cudaMemcpyHostToDevice, dev->stream), "upload")) {
         status = cu_sync(device, err);
         goto out;
     }
@@ -91,19 +131,23 @@ di_status cu_weight_load(ops_device *device, ops_matrix *w, ops_weight_use use, 
             status = cu_sync(device, err);
             goto out;
         }
-        status = pack(dev, w, raw, data, out, err);
+        status = pack(dev, w, raw, (uint8_t *)raw + scale_at, out, err);
     } else {
         status = cu_sync(device, err); /* the copy has left the caller's memory */
         out = raw;
         raw = NULL;
     }
     if (status == DI_OK) {
-        *packed = (cu_packed){.format = w->format, .n_out = w->n_out, .n_in = w->n_in, .bytes = out};
-        w->packed = packed;
-        packed = NULL;
+        packed->bytes = out;
+        packed->data = out;
+        packed->scale = tiles ? NULL : (const uint8_t *)out + scale_at;
         out = NULL;
     }
 out:
+    if (status == DI_OK) {
+        w->packed = packed;
+        packed = NULL;
+    }
     cudaFree(raw);
     cudaFree(out);
     free(packed);
@@ -112,9 +156,16 @@ out:
 
 void cu_weight_free(ops_device *device, ops_matrix *w)
 {
+    cu_device *dev = cu_of(device);
     cu_packed *packed = w->packed;
     if (packed != NULL) {
-        cu_ok(cu_of(device), (int)cudaFree(packed->bytes), "free weight");
+        cu_select(dev);
+        if (packed->bytes != NULL) {
+            cu_ok(dev, (int)cudaFree(packed->bytes), "free weight");
+        } else {
+            cu_ok(dev, (int)cudaHostUnregister((void *)w->data), "free weight");
+            cu_ok(dev, (int)cudaHostUnregister((void *)w->scale), "free weight");
+        }
         free(packed);
         w->packed = NULL;
     }

@@ -84,6 +84,37 @@ static di_status open_kv(di_engine *e, const di_engine_options *o, di_error *err
 
 /* --- Opening ----------------------------------------------------------------------------------------------------------- */
 
+/* The backend that was named, or the fastest one that takes the model's sizes. */
+static di_status open_runner(di_engine *e, const di_engine_options *o, di_error *err)
+{
+    mdl_runner_options r = {.device = {.n_threads = o->n_threads, .isa = o->cpu_isa},
+                            .max_rows = e->chunk,
+                            .max_tokens = e->max_tokens,
+                            .draft = o->draft,
+                            .trace = o->trace,
+                            .trace_user = o->trace_user};
+    const bool any = o->backend == NULL || strcmp(o->backend, "auto") == 0;
+    di_status status = ops_backend_find(o->backend, &e->backend, err);
+    if (status != DI_OK) {
+        return status;
+    }
+    const ops_backend *const *at = ops_backends();
+    while (*at != e->backend) {
+        at++;
+    }
+    for (;;) {
+        r.backend = e->backend;
+        status = mdl_runner_new(e->model, &r, &e->runner, err);
+        do {
+            at++;
+        } while (*at != NULL && !(*at)->available());
+        if (status != DI_E_UNSUPPORTED || !any || *at == NULL) {
+            return status;
+        }
+        e->backend = *at;
+    }
+}
+
 di_status di_engine_open(const di_model *model, const di_engine_options *options, di_engine **out, di_error *err)
 {
     di_engine_options defaults;
@@ -98,17 +129,7 @@ di_status di_engine_open(const di_model *model, const di_engine_options *options
     e->traced = o->trace != NULL;
     di_status status = check_options(model, o, e, err);
     if (status == DI_OK) {
-        status = ops_backend_find(o->backend, &e->backend, err);
-    }
-    if (status == DI_OK) {
-        mdl_runner_options r = {.backend = e->backend,
-                                .device = {.n_threads = o->n_threads, .isa = o->cpu_isa},
-                                .max_rows = e->chunk,
-                                .max_tokens = e->max_tokens,
-                                .draft = o->draft,
-                                .trace = o->trace,
-                                .trace_user = o->trace_user};
-        status = mdl_runner_new(model, &r, &e->runner, err);
+        status = open_runner(e, o, err);
     }
     if (status == DI_OK) {
         status = open_kv(e, o, err);

@@ -119,6 +119,19 @@ static void free_experts(ops_expert **lists, int32_t n_layers)
     free(lists);
 }
 
+/* Norms, biases and sinks go to the device. */
+static di_status place_vectors(mdl_runner *r, di_error *err)
+{
+    const size_t bytes = r->w.n_values * sizeof(float); /* exists on the host already: no overflow */
+    r->values = r->ops->mem_alloc(r->dev, bytes);
+    if (r->values == NULL) {
+        return err_memory(err, "norms and biases on the device", bytes);
+    }
+    r->ops->upload(r->dev, r->values, r->w.values, bytes);
+    mdl_weights_place(r->c, &r->w, r->values);
+    return DI_OK;
+}
+
 /* --- Buffers ---------------------------------------------------------------------------------------------------------- */
 
 /* One device buffer of max_rows rows; remembers a failure so that callers check once. */
@@ -234,6 +247,9 @@ di_status mdl_runner_new(const di_model *model, const mdl_runner_options *option
         status = mdl_weights_bind(c, model->checkpoint, &r->w, err);
     }
     if (status == DI_OK) {
+        status = place_vectors(r, err);
+    }
+    if (status == DI_OK) {
         status = each_matrix(r, load_matrix, err);
     }
     if (status == DI_OK) {
@@ -280,6 +296,7 @@ void mdl_runner_free(mdl_runner *r)
     if (r->dev != NULL) {
         free_buffers(r);
         r->ops->mem_free(r->dev, r->scratch_page);
+        r->ops->mem_free(r->dev, r->values);
         if (r->w.layers != NULL) {
             each_matrix(r, drop_matrix, NULL);
         }

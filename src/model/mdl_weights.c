@@ -31,6 +31,11 @@ typedef struct binder {
     float *next; /* free part of the copied values */
 } binder;
 
+typedef struct placer {
+    mdl_weights *weights;
+    const float *next; /* place of the next vector */
+} placer;
+
 static void list_add(name_list *list, const char *name)
 {
     const size_t used = strlen(list->text);
@@ -218,9 +223,29 @@ di_status mdl_weights_bind(const mdl_config *config, const mdl_checkpoint *check
         return err_memory(err, "weights", bytes);
     }
     binder b = {.checkpoint = checkpoint, .weights = &w, .next = carve(config, &w)};
+    w.values = b.next;
+    w.n_values = n_floats;
     mdl_inventory_walk(config, bind_tensor, &b, NULL);
     *out = w;
     return DI_OK;
+}
+
+/* Vectors follow each other in the order of the walk, as in bind_tensor. */
+static di_status place_tensor(void *arg, const mdl_tensor *t, di_error *err)
+{
+    (void)err;
+    placer *const p = arg;
+    if (t->role == MDL_VECTOR) {
+        memcpy(scope_base(p->weights, t) + t->offset, &p->next, sizeof p->next);
+        p->next += t->n_out * t->n_in;
+    }
+    return DI_OK;
+}
+
+void mdl_weights_place(const mdl_config *config, mdl_weights *weights, const float *values)
+{
+    placer p = {.weights = weights, .next = values};
+    mdl_inventory_walk(config, place_tensor, &p, NULL);
 }
 
 void mdl_weights_free(mdl_weights *weights)

@@ -1,6 +1,8 @@
 /* mdl_weights.h - every tensor of a checkpoint, bound to the place where the forward pass uses it (model.md 2.2).
  *
- * Vectors are copied (bf16 widened to fp32: exact); matrices borrow the mapped shards. Immutable after mdl_weights_bind. */
+ * Vectors are copied (bf16 widened to fp32: exact); matrices borrow the mapped shards. Immutable after mdl_weights_bind, but for the one
+ * who
+ * gives vectors another place. */
 #ifndef MODEL_MDL_WEIGHTS_H
 #define MODEL_MDL_WEIGHTS_H
 
@@ -111,6 +113,8 @@ typedef struct mdl_weights {
     mdl_draft_weights draft;
     mdl_vision_weights vision;
     void *owned;                /* private: all copied vectors and arrays */
+    const float *values;        /* the copied vectors, one after the other; on the host */
+    size_t n_values;
 } mdl_weights;
 
 /* The checks of mdl_weights_bind alone: names, types and shapes, from headers. *n_floats = values it would copy. */
@@ -119,6 +123,8 @@ di_status mdl_weights_check(const mdl_config *config, const mdl_checkpoint *chec
 /* Binds all tensors, checking name, dtype and shape of each; missing and extra tensors are errors that name them
  * (image_pad is tolerated). Errors: DI_E_FORMAT, DI_E_MEMORY. */
 di_status mdl_weights_bind(const mdl_config *config, const mdl_checkpoint *checkpoint, mdl_weights *out, di_error *err);
+/* Lets the vectors point into `values`, a copy of weights->values in the memory of a device. */
+void mdl_weights_place(const mdl_config *config, mdl_weights *weights, const float *values);
 void mdl_weights_free(mdl_weights *weights);
 
 #endif

@@ -59,6 +59,7 @@ struct mdl_runner {
     const ops_backend *ops;
     ops_device *dev;
     mdl_weights w;
+    float *values;        /* the vectors of w, on the device */
     ops_expert **experts; /* [n_layers][n_experts] as the stages take them */
     ops_expert **draft_experts; /* [n_stages][draft.n_experts] */
     int32_t n_blocks;     /* of the running proposal */

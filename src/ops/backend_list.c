@@ -1,13 +1,20 @@
 /* backend_list.c - which backends this build has, fastest first. The only file outside a backend that names one. */
 #include "core/err.h"
 #include "cpu/cpu.h"
+#ifdef DI_HAVE_CUDA
+#include "cuda/cuda.h"
+#endif
 #include "ops/ops.h"
 #include "ops/ref.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static const ops_backend *const BACKENDS[] = {&cpu_backend, &ref_backend, NULL};
+static const ops_backend *const BACKENDS[] = {
+#ifdef DI_HAVE_CUDA
+    &cuda_backend,
+#endif
+    &cpu_backend, &ref_backend, NULL};
 
 const ops_backend *const *ops_backends(void) { return BACKENDS; }
 

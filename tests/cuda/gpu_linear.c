@@ -283,8 +283,8 @@ static void a_matrix_with_nan_codes_is_refused(void **state)
     unit_expect_error(cu_weight_load(pair.gpu, &w, OPS_USE_PRODUCT, &err), DI_E_UNSUPPORTED, &err, "[64, 256]", "NaN", NULL);
     assert_null(w.packed);
     data[1000] = 0;
-    w.n_in = 224;
-    unit_expect_error(cu_weight_load(pair.gpu, &w, OPS_USE_PRODUCT, &err), DI_E_UNSUPPORTED, &err, "multiples of 256", NULL);
+    w.n_in = 240;
+    unit_expect_error(cu_weight_load(pair.gpu, &w, OPS_USE_PRODUCT, &err), DI_E_UNSUPPORTED, &err, "multiples of 32", NULL);
 }
 
 int main(void)

@@ -2,6 +2,7 @@
  * has one fixed order, so a row's bits do not depend on the batch. */
 #include "cuda/cu_kernels.h"
 #include "cuda/kernels/block.cuh"
+#include "cuda/kernels/exact.cuh"
 #include "cuda/kernels/launch.cuh"
 #include "cuda/kernels/quantise.cuh"
 
@@ -29,29 +30,25 @@ extern "C" int cu_launch_quantise(const uint16_t *x, uint16_t *out, int32_t n_ro
 
 /* --- Rotation --------------------------------------------------------------------------------------------------------------------- */
 
-static __device__ void rotate_pair(float &a, float &b, float frequency, int64_t pos)
-{
-    float angle = __fmul_rn((float)pos, frequency);
-    float c = cosf(angle);
-    float s = sinf(angle);
-    float x = a;
-    a = __fsub_rn(__fmul_rn(x, c), __fmul_rn(b, s));
-    b = __fadd_rn(__fmul_rn(x, s), __fmul_rn(b, c));
-}
+#define MOST_TURNS 256
 
 /* grid (rows), one warp a head in turn */
 static __global__ void __launch_bounds__(256) rotate_kernel(const __grid_constant__ cu_rotate a)
 {
+    __shared__ turn turns[MOST_TURNS];
     pdl_release();
     pdl_wait();
-    const int64_t pos = a.pos[blockIdx.x];
+    for (int i = threadIdx.x; i < a.rope_dim / 2; i += blockDim.x) {
+        turns[i] = turn_of(a.rope[i], a.pos[blockIdx.x]);
+    }
+    __syncthreads();
     for (int i = threadIdx.x; i < a.n_heads * a.rope_dim / 2; i += blockDim.x) {
         int head = i / (a.rope_dim / 2);
         int pair = i % (a.rope_dim / 2);
         uint32_t *p = (uint32_t *)(a.q + ((size_t)blockIdx.x * a.n_heads + head) * a.head_dim + a.head_dim - a.rope_dim) + pair;
         float x = bf16_widen(*p & 0xFFFF);
         float y = bf16_widen(*p >> 16);
-        rotate_pair(x, y, a.rope[pair], pos);
+        rotate_pair(x, y, turns[pair], 1.0f);
         *p = bf16_bits(x) | bf16_bits(y) << 16;
     }
 }
@@ -74,7 +71,7 @@ static __device__ float rms_factor(const uint16_t *x, int n, float eps, float *s
     return __fdiv_rn(1.0f, __fsqrt_rn(__fadd_rn(__fdiv_rn(block_sum(sum, scratch), (float)n), eps)));
 }
 
-/* grid (rows, 2): query rows, then window rows. Each thread of a window row's block holds one pair of channels. */
+/* grid (rows, 2): query rows, then window rows; either may be missing. Each thread of a window row's block holds one pair of channels. */
 static __global__ void __launch_bounds__(256) attn_rows_kernel(const __grid_constant__ cu_attn_rows a)
 {
     __shared__ float scratch[32];
@@ -82,11 +79,17 @@ static __global__ void __launch_bounds__(256) attn_rows_kernel(const __grid_cons
     pdl_wait();
     const size_t row = blockIdx.x;
     if (blockIdx.y == 0) {
+        if (a.q == nullptr) {
+            return;
+        }
         const uint16_t *q = a.q + row * a.q_lora;
         float r = rms_factor(q, a.q_lora, a.eps, scratch);
         for (int i = threadIdx.x; i < a.q_lora; i += 256) {
             a.qr[row * a.q_lora + i] = (uint16_t)bf16_bits(__fmul_rn(a.q_norm[i], __fmul_rn(bf16_widen(q[i]), r)));
         }
+        return;
+    }
+    if (a.kv == nullptr) {
         return;
     }
     const uint16_t *kv = a.kv + row * a.head_dim;
@@ -97,7 +100,7 @@ static __global__ void __launch_bounds__(256) attn_rows_kernel(const __grid_cons
         float x = bf16_rounded(__fmul_rn(a.kv_norm[i], __fmul_rn(bf16_widen(kv[i]), r)));
         float y = bf16_rounded(__fmul_rn(a.kv_norm[i + 1], __fmul_rn(bf16_widen(kv[i + 1]), r)));
         if (i >= n - a.rope_dim) {
-            rotate_pair(x, y, a.rope[(i - (n - a.rope_dim)) / 2], a.pos[row]);
+            rotate_pair(x, y, turn_of(a.rope[(i - (n - a.rope_dim)) / 2], a.pos[row]), 1.0f);
             x = bf16_rounded(x);
             y = bf16_rounded(y);
         }

@@ -193,9 +193,13 @@ static __global__ void __launch_bounds__(THREADS) open_kernel(const __grid_const
         const float factor = __fdiv_rn(1.0f, __fsqrt_rn(__fadd_rn(__fdiv_rn(squares, (float)a.hidden), a.norm_eps)));
         for (int i = threadIdx.x; i < columns / 2; i += THREADS) {
             const float2 u = collapse(s.x[t], i, pre[t]);
-            const float2 w = *(const float2 *)(a.norm + column0 + 2 * i);
-            const uint32_t lo = bf16_bits(__fmul_rn(w.x, __fmul_rn(u.x, factor)));
-            const uint32_t hi = bf16_bits(__fmul_rn(w.y, __fmul_rn(u.y, factor)));
+            uint32_t lo = bf16_bits(u.x);
+            uint32_t hi = bf16_bits(u.y);
+            if (a.norm != nullptr) {
+                const float2 w = *(const float2 *)(a.norm + column0 + 2 * i);
+                lo = bf16_bits(__fmul_rn(w.x, __fmul_rn(u.x, factor)));
+                hi = bf16_bits(__fmul_rn(w.y, __fmul_rn(u.y, factor)));
+            }
             *(uint32_t *)(a.u + (size_t)(token0 + t) * a.hidden + column0 + 2 * i) = lo | hi << 16;
         }
     }

@@ -1,0 +1,115 @@
+/* cu_product.c - products of a stage with whatever form its matrices have: tiles (kernels/linear.cu), up to three of a kind in one
+ * launch, or the checkpoint's order (kernels/plain.cu). Which form a matrix has follows from its shape alone (cu_weights.c), so results
+ * never depend on the batch. */
+#include "cuda/cu_int.h"
+
+static cu_linear tiled_job(const cu_product *p)
+{
+    const cu_packed *w = cu_packed_of(p->w);
+    return (cu_linear){.packed = w->data,
+                       .n_out = (int32_t)w->n_out,
+                       .n_in = (int32_t)w->n_in,
+                       .split = cu_split(w->format, w->n_out, w->n_in),
+                       .group_rows = p->group_rows,
+                       .x = p->x,
+                       .ldx = p->ldx > 0 ? p->ldx : w->n_in,
+                       .y16 = p->y16,
+                       .y32 = p->y32,
+                       .ldy = w->n_out};
+}
+
+static cu_plain plain_job(const cu_product *p, int32_t n_rows)
+{
+    const cu_packed *w = cu_packed_of(p->w);
+    return (cu_plain){.format = w->format == OPS_F32    ? CU_PLAIN_F32
+                                : w->format == OPS_BF16 ? CU_PLAIN_BF16
+                                : w->format == OPS_FP4  ? CU_PLAIN_FP4
+                                                        : CU_PLAIN_FP8,
+                      .data = w->data,
+                      .scale = w->scale,
+                      .n_out = (int32_t)w->n_out,
+                      .n_in = (int32_t)w->n_in,
+                      .n_rows = n_rows,
+                      .x = p->x,
+                      .ldx = p->ldx > 0 ? p->ldx : w->n_in,
+                      .y16 = p->y16,
+                      .y32 = p->y32,
+                      .ldy = w->n_out};
+}
+
+/* Groups of a block-diagonal matrix one after the other. Their outputs are a multiple of 32, so that scales begin with them. */
+static bool run_plain(cu_device *dev, const char *stage, const cu_product *p, int32_t n_rows)
+{
+    cu_plain job = plain_job(p, n_rows);
+    const int32_t rows = p->group_rows > 0 ? p->group_rows : job.n_out;
+    const size_t codes = (size_t)rows * (size_t)job.n_in;
+    const size_t scales = (size_t)rows * (size_t)job.n_in / (job.format == CU_PLAIN_FP8 ? 32 * 32 : 32);
+    const size_t bytes = job.format == CU_PLAIN_F32 ? 4 * codes : job.format == CU_PLAIN_BF16 ? 2 * codes : codes;
+    const int32_t n_groups = job.n_out / rows;
+    job.n_out = rows;
+    for (int32_t g = 0; g < n_groups; g++) {
+        if (!cu_ok(dev, cu_launch_plain(&job, dev->stream), stage)) {
+            return false;
+        }
+        job.data += job.format == CU_PLAIN_FP4 ? codes / 2 : bytes;
+        job.scale += job.scale != NULL ? scales : 0;
+        job.x += job.n_in;
+        job.y16 += job.y16 != NULL ? rows : 0;
+        job.y32 += job.y32 != NULL ? rows : 0;
+    }
+    return true;
+}
+
+static bool go_together(const cu_linear_set *set, const cu_packed *w, const cu_linear *job, cu_format format)
+{
+    return set->n_jobs > 0 && set->n_jobs < CU_MAX_JOBS && set->format == format && set->jobs[0].split == job->split && w->tiles;
+}
+
+static bool flush(cu_device *dev, const char *stage, cu_linear_set *set)
+{
+    const bool good = set->n_jobs == 0 || cu_ok(dev, cu_launch_linear(set, dev->n_sms, dev->stream), stage);
+    set->n_jobs = 0;
+    return good;
+}
+
+static bool is_usable(cu_device *dev, const char *stage, const cu_product *p)
+{
+    const cu_packed *w = cu_packed_of(p->w);
+    if (w == NULL || w->format == OPS_FP8R || (w->tiles && w->format == OPS_FP4)) {
+        cu_refuse(dev, stage, "a matrix is not loaded, or not stored as in the released checkpoint");
+        return false;
+    }
+    if (p->group_rows % (w->tiles ? CU_GROUP_ROWS : 32) != 0) {
+        cu_refuse(dev, stage, "outputs of a group are no multiple of 32, or of 64 where the matrix has tiles");
+        return false;
+    }
+    return true;
+}
+
+bool cu_products(cu_device *dev, const char *stage, const cu_product *products, size_t n, int32_t n_rows)
+{
+    cu_linear_set set = {.n_rows = n_rows};
+    if (n_rows == 0) {
+        return true;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (!is_usable(dev, stage, &products[i])) {
+            return false;
+        }
+        const cu_packed *w = cu_packed_of(products[i].w);
+        if (!w->tiles) {
+            if (!run_plain(dev, stage, &products[i], n_rows)) {
+                return false;
+            }
+            continue;
+        }
+        const cu_linear job = tiled_job(&products[i]);
+        const cu_format format = w->format == OPS_FP8 ? CU_FP8 : CU_BF16;
+        if (!go_together(&set, w, &job, format) && !flush(dev, stage, &set)) {
+            return false;
+        }
+        set.format = format;
+        set.jobs[set.n_jobs++] = job;
+    }
+    return flush(dev, stage, &set);
+}
