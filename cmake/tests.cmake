@@ -157,16 +157,19 @@ if(DI_FUZZ)
     endforeach()
 endif()
 
-# bench/bench_<x>.c, built by the target `bench` only. Other bench/*.c are linked into each. `./dev bench` runs them.
+# bench/bench_<x>.c, built by the target `bench` only. Other bench/*.c are a library, so that each
+# has what it uses of them, and may be used by them in turn. `./dev bench` runs them.
 add_custom_target(bench)
 file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/bench/*.c)
 set(shared_files ${files})
 list(FILTER shared_files EXCLUDE REGEX "/bench_[^/]*\\.c$")
 list(FILTER files INCLUDE REGEX "/bench_[^/]*\\.c$")
+add_library(bench_shared STATIC EXCLUDE_FROM_ALL ${shared_files})
+target_link_libraries(bench_shared PUBLIC deepinfer_int)
 foreach(file ${files})
     get_filename_component(stem ${file} NAME_WE)
-    add_executable(${stem} EXCLUDE_FROM_ALL ${file} ${shared_files})
-    target_link_libraries(${stem} PRIVATE deepinfer_int)
+    add_executable(${stem} EXCLUDE_FROM_ALL ${file})
+    target_link_libraries(${stem} PRIVATE bench_shared)
     set_target_properties(${stem} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench)
     add_dependencies(bench ${stem})
 endforeach()
