@@ -3,9 +3,9 @@
  *   bench_structured [--json] [TURNS [TASKS [TOKENS]]]
  *
  * 64 tasks of 48 tokens. In one half of the runs every other task is held to a JSON Schema whose texts are longer than that; in the other
- * none is, and no task ends before its limit, so that both halves run the same number of tokens. A turn is four runs, with, without, without,
- * with, or the other way round, so that a machine that becomes slower or faster counts for neither; its ratio is the time without over the
- * time with constraints. The figure is the mean of the ratios with its interval of 95 % (normal), and how long sampling waited for
+ * none is, and no task ends before its limit, so that both halves run the same number of tokens. A turn is four runs, with, without,
+ * without, with, or the other way round, so that a machine that becomes slower or faster counts for neither; its ratio is the time without
+ * over the time with constraints. The figure is the mean of the ratios with its interval of 95 % (normal), and how long sampling waited for
  * masks. The same for processor time, which other programs of the machine disturb less. */
 #include <deepinfer/scheduler.h>
 

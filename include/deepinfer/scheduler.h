@@ -117,6 +117,8 @@ typedef struct di_task_options {
                             * (di_matcher_mask_within) */
     di_task_cache cache;
     di_verify verify;      /* how drafts become tokens of sampled choices (temperature > 0); with temperature 0 all are the same */
+    bool grammar_jumps;    /* text that the grammar forces is verified as drafts, up to DI_MAX_VERIFIED tokens in one pass, with or without
+                            * a draft model. What comes is what comes without it; drafts are verified under DI_VERIFY_COUPLED */
 } di_task_options;
 
 /* Puts a task in its tenant's queue. Errors: DI_E_ARGUMENT (names the field), DI_E_LIMIT (the prompt fills the context, KV memory as a
@@ -190,6 +192,8 @@ typedef struct di_scheduler_stats {
     int64_t n_masks;     /* made for tokens and drafts, without those made while proposing */
     int64_t mask_ns;     /* time of all threads for them */
     int64_t mask_wait_ns; /* of execute_ns: masks were not ready when a pass had logits */
+    int64_t forced_tokens; /* drafts that grammars forced (grammar_jumps) and that were verified; not among drafted_tokens */
+    int64_t forced_right;  /* and were right: tokens without a pass of their own */
 } di_scheduler_stats;
 
 DI_API void di_scheduler_get_stats(const di_scheduler *scheduler, di_scheduler_stats *out);

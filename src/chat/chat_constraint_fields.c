@@ -208,9 +208,6 @@ static di_status take_flags(chat_constraint *c, const js_value *o, di_error *err
     for (size_t i = 0; status == DI_OK && i < COUNT_OF(flags); i++) {
         status = placed(c, ours, flags[i].key, chat_get_bool(o, flags[i].key, flags[i].value, err), err);
     }
-    if (status == DI_OK && c->jumps) {
-        return chat_refuse(c, "structured_output.jump_forward", "unsupported_value", err, "is not supported; leave it out");
-    }
     return status;
 }
 

@@ -117,6 +117,7 @@ static di_status submit_task(const di_service *s, di_call *c, chat_task *t, di_e
         .grammar_waits = c->constraint.waits && s->think_end >= 0,
         .grammar_after = s->think_end,
         .grammar_closes = c->constraint.closes,
+        .grammar_jumps = c->constraint.jumps,
         .cache = c->cache,
     };
     const di_status status = di_task_submit(s->scheduler, &options, &t->task, err);

@@ -79,6 +79,8 @@ static const met_desc counters[CHAT_N_COUNTERS] = {
                                .help = "Constraints that were being compiled for another request, and waited for that."},
     [CHAT_C_GRAMMAR_REFUSED] = {.name = "deepinfer_grammars_refused_total",
                                 .help = "Constraints that were wrong, not supported or too complex, or found no room in the queue."},
+    [CHAT_C_GRAMMAR_FORCED] = {.name = "deepinfer_grammar_forced_tokens_total",
+                               .help = "Tokens that a grammar forced and that came without a pass of their own."},
     [CHAT_C_UNREAD] = {.name = "deepinfer_requests_unread_total", .help = "Streams cancelled because nobody read them."},
 };
 
@@ -292,7 +294,7 @@ static void take_over(chat_metrics *m, const di_service_stats *stats, const chat
         {CHAT_C_ACCEPTED, s->accepted_tokens}, {CHAT_C_DRAFT_TIME, s->draft_ns},
         {CHAT_C_MASKS, s->n_masks},           {CHAT_C_MASK_TIME, s->mask_ns},           {CHAT_C_MASK_WAIT, s->mask_wait_ns},
         {CHAT_C_GRAMMAR_HITS, grammars->n_hits}, {CHAT_C_GRAMMAR_REFUSED, grammars->n_refused},
-        {CHAT_C_GRAMMAR_JOINED, grammars->n_joined},
+        {CHAT_C_GRAMMAR_JOINED, grammars->n_joined}, {CHAT_C_GRAMMAR_FORCED, s->forced_right},
     };
     const struct {
         int i;

@@ -11,6 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define TAIL_TOKENS 4   /* what is forced is cut into tokens together with so many before it, as they may decide about its first */
+#define TAIL_BYTES 128
+#define FORCED_BYTES 96
+
 /* What a step may change, to be taken back. */
 typedef struct mark {
     bool begun;
@@ -33,6 +37,8 @@ struct eng_constraint {
     int32_t capacity;
     int32_t n_rows;  /* that are made */
     int32_t at;      /* the row for the next token */
+    int32_t tail[TAIL_TOKENS]; /* [n_tail] accepted last, since it began */
+    int32_t n_tail;
     di_status status; /* why there are no more rows */
     di_error err;
 };
@@ -176,9 +182,21 @@ const uint32_t *eng_constraint_mask(const eng_constraint *c) { return eng_constr
 
 bool eng_constraint_ends_with(const eng_constraint *c, int32_t id) { return gram_vocab_is_end(c->vocabulary, id); }
 
+static void keep_tail(eng_constraint *c, int32_t id)
+{
+    if (c->n_tail == TAIL_TOKENS) {
+        memmove(c->tail, c->tail + 1, (TAIL_TOKENS - 1) * sizeof *c->tail);
+        c->n_tail--;
+    }
+    c->tail[c->n_tail++] = id;
+}
+
 bool eng_constraint_accept(eng_constraint *c, int32_t id, bool *ended)
 {
     bool accepted = false;
+    if (c->begun) {
+        keep_tail(c, id);
+    }
     c->status = take(c, id, &accepted, &c->err);
     if (c->status == DI_OK && !accepted) {
         c->status = err_set(&c->err, DI_E_INTERNAL, "token %d was chosen, which the grammar forbids there", id);
@@ -212,4 +230,73 @@ bool eng_constraint_try(eng_constraint *c, int32_t id)
     bool accepted = false;
     c->status = take(c, id, &accepted, &c->err);
     return c->status == DI_OK && accepted && !c->ended;
+}
+
+/* ---- what is forced ---- */
+
+/* The end of the text, as far as whole tokens fit. Returns its length. */
+static size_t put_tail(const eng_constraint *c, char out[TAIL_BYTES])
+{
+    const uint8_t *bytes[TAIL_TOKENS];
+    size_t sizes[TAIL_TOKENS];
+    size_t n = 0;
+    int32_t first = c->n_tail;
+    while (first > 0) {
+        bytes[first - 1] = di_tokenizer_bytes(c->vocabulary->tokenizer, c->tail[first - 1], &sizes[first - 1]);
+        if (bytes[first - 1] == NULL || n + sizes[first - 1] > TAIL_BYTES) {
+            break;
+        }
+        n += sizes[--first];
+    }
+    for (size_t at = 0; first < c->n_tail; at += sizes[first++]) {
+        memcpy(out + at, bytes[first], sizes[first]);
+    }
+    return n;
+}
+
+/* Tokens of text + n_before as the tokenizer cuts them behind what is before; where it would cut a token across that place, as it cuts
+ * them alone. Returns how many; ids holds more than the text has bytes. */
+static size_t cut(const di_tokenizer *t, const char *text, size_t n_before, size_t n, int32_t *ids)
+{
+    size_t n_ids = 0;
+    size_t first = 0;
+    size_t at = 0;
+    if (di_tokenizer_encode(t, text, n_before + n, 0, ids, TAIL_BYTES + FORCED_BYTES, &n_ids, NULL) != DI_OK) {
+        return 0;
+    }
+    while (first < n_ids && at < n_before) {
+        size_t size = 0;
+        (void)di_tokenizer_bytes(t, ids[first++], &size);
+        at += size;
+    }
+    if (at != n_before) {
+        first = 0;
+        if (di_tokenizer_encode(t, text + n_before, n, 0, ids, TAIL_BYTES + FORCED_BYTES, &n_ids, NULL) != DI_OK) {
+            return 0;
+        }
+    }
+    memmove(ids, ids + first, (n_ids - first) * sizeof *ids);
+    return n_ids - first;
+}
+
+int32_t eng_constraint_forced(eng_constraint *c, int32_t *ids, int32_t capacity)
+{
+    char text[TAIL_BYTES + FORCED_BYTES];
+    int32_t all[TAIL_BYTES + FORCED_BYTES];
+    size_t n_forced = 0;
+    size_t n_valid = 0;
+    if (!c->begun || c->ended || c->status != DI_OK) {
+        return 0;
+    }
+    const size_t n_before = put_tail(c, text);
+    if (di_matcher_forced(c->matcher, text + n_before, FORCED_BYTES, &n_forced, NULL) != DI_OK || n_forced == 0) {
+        return 0;
+    }
+    size_t n = cut(c->vocabulary->tokenizer, text, n_before, n_forced, all);
+    n = n < (size_t)capacity ? n : (size_t)capacity;
+    if (n == 0 || di_matcher_validate(c->matcher, all, n, &n_valid, NULL) != DI_OK) {
+        return 0;
+    }
+    memcpy(ids, all, n_valid * sizeof *ids);
+    return (int32_t)n_valid;
 }

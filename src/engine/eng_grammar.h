@@ -6,6 +6,7 @@
  *   eng_constraint_prepare    masks behind what was accepted, and behind each draft      helpers, beside a pass
  *   eng_constraint_mask       the mask for the next token; eng_constraint_accept it      executor, sampling
  *   eng_constraint_try        a draft, under the mask; all are taken back together       executor, proposing
+ *   eng_constraint_forced     drafts that the grammar leaves no choice about             executor, proposing
  *
  * A constraint may wait for the id that ends the reasoning: until then every id is allowed but those that end the sequence. Where in a
  * row of drafts that id stands makes no difference.
@@ -46,6 +47,9 @@ bool eng_constraint_ends_with(const eng_constraint *c, int32_t id);
 /* Takes a token that was chosen under the mask, or before a preemption; *ended tells whether the text has ended with it. False: it has
  * failed. */
 bool eng_constraint_accept(eng_constraint *c, int32_t id, bool *ended);
+
+/* Text that every answer goes on with, as tokens for drafts; at most `capacity`. Returns how many. Behind sampling. */
+int32_t eng_constraint_forced(eng_constraint *c, int32_t *ids, int32_t capacity);
 
 /* Why it has failed; NULL: it has not. DI_E_LIMIT (the budget of the grammar), DI_E_MEMORY, DI_E_INTERNAL (a fault of this program). */
 const di_error *eng_constraint_error(const eng_constraint *c);

@@ -132,15 +132,15 @@ static void free_pass(eng_pass *p)
     free(p->masks.jobs);
 }
 
-/* Most events of a task in one step. */
-static size_t events_of(const di_scheduler *s, int32_t n) { return (size_t)n * (size_t)(1 + s->draft_length) + 1; }
+/* Most events of a task in one step: any task may jump. */
+static size_t events_of(int32_t n) { return (size_t)n * (1 + ENG_MAX_DRAFT) + 1; }
 
 static void free_ended(di_scheduler *s)
 {
     while (s->ended != NULL) {
         di_task *const task = s->ended;
         s->ended = task->next;
-        s->events_needed -= events_of(s, task->n);
+        s->events_needed -= events_of(task->n);
         eng_retire_free(task);
     }
 }
@@ -245,7 +245,7 @@ static di_status limit_length(const di_scheduler *s, di_task *task, int64_t aske
 
 static di_status room_for_events(di_scheduler *s, int32_t n, di_error *err)
 {
-    const size_t need = s->events_needed + events_of(s, n);
+    const size_t need = s->events_needed + events_of(n);
     if (need > s->events_capacity) {
         const size_t capacity = need * 2;
         di_task_event *const events = realloc(s->events, capacity * sizeof *events);
@@ -278,6 +278,7 @@ static di_status new_task(di_scheduler *s, const di_task_options *o, di_task **o
     task->grammar_waits = o->grammar_waits;
     task->grammar_after = o->grammar_after;
     task->grammar_closes = o->grammar_closes;
+    task->grammar_jumps = o->grammar_jumps && o->grammar != NULL && s->script == NULL;
     if (o->grammar != NULL) {
         di_grammar_retain(o->grammar);
         task->grammar = o->grammar;
@@ -330,7 +331,7 @@ di_status di_task_submit(di_scheduler *s, const di_task_options *o, di_task **ou
     if (status != DI_OK) {
         goto out;
     }
-    s->events_needed += events_of(s, task->n);
+    s->events_needed += events_of(task->n);
     task->arrival = ++s->n_arrivals;
     s->stats.n_submitted++;
     eng_queue_add(s, task);
@@ -379,6 +380,11 @@ static void count_drafts(di_scheduler *s, const eng_part *part)
 {
     const int32_t n = part->n - 1;
     float survival[ENG_MAX_DRAFT];
+    if (part->forced) {
+        s->stats.forced_tokens += n;
+        s->stats.forced_right += part->n_right;
+        return;
+    }
     eng_survival(part->confidence, s->engine->c->draft.temperature, n, survival);
     s->stats.drafted_tokens += n;
     s->stats.accepted_tokens += part->n_right;

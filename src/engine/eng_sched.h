@@ -60,6 +60,7 @@ typedef struct eng_choice {
     int32_t drafts[ENG_MAX_DRAFT]; /* [n_drafts] what may follow the last token; written by the executor */
     float confidence[ENG_MAX_DRAFT];
     int32_t n_drafts;
+    bool forced;          /* the drafts are text of the grammar, not of the draft model */
     float survival[ENG_MAX_DRAFT]; /* with `draft_auto`: of the last proposal before anything was cut, 1 where nothing was said */
     float stale[ENG_MAX_DRAFT];    /* and of the one before it */
     eng_law *laws;        /* while it runs, [draft_length + 1] what drafts were drawn from, and scratch; NULL = drafts are coupled */
@@ -80,6 +81,7 @@ struct di_task {
     bool grammar_waits;
     int32_t grammar_after;
     bool grammar_closes;
+    bool grammar_jumps;
     int64_t max_tokens;
     int32_t priority;
     int64_t queue_deadline;
@@ -132,6 +134,7 @@ typedef struct eng_part {
     bool joins;          /* the end of a prompt that other choices wait for */
     int32_t first_result;
     int32_t n_right;     /* drafts that were right, an id that ends among them */
+    bool forced;         /* its drafts are text of the grammar */
     float confidence[ENG_MAX_DRAFT]; /* [n - 1] of decode rows: raw, in the drafts that are verified */
     int32_t n_results;   /* of its last row: one, or one for each choice that joins; of decode rows one each */
 } eng_part;
@@ -307,9 +310,14 @@ void eng_exec_wait(di_scheduler *s);
 /* Samples the tokens of a part. */
 void eng_verify_part(const di_scheduler *s, eng_pass *p, eng_part *part);
 const float *eng_verify_logits(const di_scheduler *s, const eng_result *r);
+/* Most drafts that a choice of the task may have in a pass. */
+static inline int32_t eng_most_drafts(const di_scheduler *s, const di_task *task)
+{
+    return task->grammar_jumps ? ENG_MAX_DRAFT : s->draft_length;
+}
 /* Drafts that were wrong leave the sequence. */
 void eng_draft_rewind(const eng_pass *p, const eng_part *part);
-/* Drafts for the next pass, where they pay. Returns for how many choices. */
+/* Drafts for the next pass: text that a grammar forces, and the draft model's where they pay. Returns for how many choices it made some. */
 int32_t eng_draft_propose(di_scheduler *s, eng_pass *p);
 
 /* ---- as many drafts as pay ---- */

@@ -20,6 +20,7 @@ void eng_draft_rewind(const eng_pass *p, const eng_part *part)
 {
     eng_choice *const c = part->choice;
     c->n_drafts = 0;
+    c->forced = false;
     if (!part->prefill) {
         const int32_t n = taken_of(p, part);
         mdl_seq_rewind(&c->seq, part->n - (n > 0 ? n : 1));
@@ -27,11 +28,11 @@ void eng_draft_rewind(const eng_pass *p, const eng_part *part)
 }
 
 /* The choice that wants drafts behind a part, and its last token. NULL: none. */
-static eng_choice *wants_draft(const di_scheduler *s, const eng_pass *p, const eng_part *part, int32_t *anchor)
+static eng_choice *wants_draft(const eng_pass *p, const eng_part *part, int32_t *anchor)
 {
     eng_choice *const c = part->choice;
     const int32_t n = part->prefill ? part->n_results > 0 && p->results[part->first_result].choice == c : taken_of(p, part);
-    if (s->draft_length == 0 || n == 0 || c->n_out + n + 1 >= c->task->max_tokens) {
+    if (n == 0 || c->n_drafts > 0 || c->n_out + n + 1 >= c->task->max_tokens) {
         return NULL;
     }
     const eng_result *const last = &p->results[part->first_result + n - 1];
@@ -118,28 +119,46 @@ static void propose(di_scheduler *s, proposal *g)
     g->n = 0;
 }
 
-static int32_t count_wanted(const di_scheduler *s, const eng_pass *p)
+static int32_t count_wanted(const eng_pass *p)
 {
     int32_t n = 0;
     for (int32_t i = 0; i < p->n_parts; i++) {
         int32_t anchor = 0;
-        n += wants_draft(s, p, &p->parts[i], &anchor) != NULL;
+        n += wants_draft(p, &p->parts[i], &anchor) != NULL;
     }
     return n;
+}
+
+/* Where the grammar leaves no choice, its text is the draft: nearly always right, and for nothing. */
+static void jump(const eng_pass *p)
+{
+    for (int32_t i = 0; i < p->n_parts; i++) {
+        int32_t anchor = 0;
+        eng_choice *const c = wants_draft(p, &p->parts[i], &anchor);
+        if (c == NULL || !c->task->grammar_jumps) {
+            continue;
+        }
+        c->n_drafts = eng_constraint_forced(c->constraint, c->drafts, ENG_MAX_DRAFT);
+        c->forced = c->n_drafts > 0;
+        for (int32_t j = 0; j < c->n_drafts; j++) {
+            c->survival[j] = 1.0f;
+        }
+    }
 }
 
 int32_t eng_draft_propose(di_scheduler *s, eng_pass *p)
 {
     proposal g = {.n = 0};
     const int32_t most = s->draft_group;
-    const int32_t wanted = count_wanted(s, p);
+    jump(p);
+    const int32_t wanted = s->draft_length > 0 ? count_wanted(p) : 0;
     p->proposed = wanted > 0 && (!s->automatic.on || eng_auto_proposes(s, p, wanted));
     if (!p->proposed) {
         return 0;
     }
     for (int32_t i = 0; i < p->n_parts; i++) {
         int32_t anchor = 0;
-        eng_choice *const c = wants_draft(s, p, &p->parts[i], &anchor);
+        eng_choice *const c = wants_draft(p, &p->parts[i], &anchor);
         if (c != NULL) {
             g.choices[g.n] = c;
             g.seqs[g.n] = &c->seq;

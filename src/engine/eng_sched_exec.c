@@ -88,7 +88,7 @@ static void run_pass(di_scheduler *s, eng_pass *p)
     }
     const int64_t sampled_ns = clock_now_ns();
     int32_t n_proposals = 0;
-    if (p->status == DI_OK && s->draft_length > 0) {
+    if (p->status == DI_OK && s->script == NULL) {
         n_proposals = eng_draft_propose(s, p);
     }
     p->ended_ns = clock_now_ns();

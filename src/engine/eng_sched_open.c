@@ -28,7 +28,7 @@ static di_status open_constraint(di_scheduler *s, eng_choice *c, di_error *err)
                                       .vocabulary = s->vocabulary,
                                       .waits = task->grammar_waits,
                                       .begin_id = task->grammar_after,
-                                      .n_drafts = s->draft_length,
+                                      .n_drafts = eng_most_drafts(s, task),
                                       .max_tokens = task->grammar_closes ? task->max_tokens : 0};
     bool ended = false;
     di_status status = eng_constraint_new(&o, &c->constraint, err);
@@ -48,7 +48,7 @@ static di_status open_drafts(const di_scheduler *s, eng_choice *c, di_error *err
     for (int32_t j = 0; j < ENG_MAX_DRAFT; j++) {
         c->survival[j] = 1.0f;
     }
-    if (task->verify == DI_VERIFY_COUPLED || task->sampling.temperature <= 0.0f || s->draft_length == 0) {
+    if (task->verify == DI_VERIFY_COUPLED || task->grammar_jumps || task->sampling.temperature <= 0.0f || s->draft_length == 0) {
         return DI_OK;
     }
     const size_t n = 1 + (size_t)s->draft_length;

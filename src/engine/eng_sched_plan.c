@@ -340,10 +340,10 @@ static void add_result(eng_pass *p, eng_part *part, eng_choice *c)
 }
 
 /* Rows of a choice: its last token, and the drafts that fit when all get as many. */
-static int32_t rows_each(const di_scheduler *s, int32_t n, int32_t budget)
+static int32_t rows_of(const di_scheduler *s, const eng_choice *c, int32_t n, int32_t budget)
 {
     const int32_t most = n > 0 ? budget / n : 1;
-    const int32_t rows = s->proposing ? 1 + s->draft_length : 1;
+    const int32_t rows = c->task->grammar_jumps || s->proposing ? 1 + eng_most_drafts(s, c->task) : 1;
     return most < 1 ? 1 : most < rows ? most : rows;
 }
 
@@ -374,10 +374,13 @@ static void plan_decode(di_scheduler *s, int32_t budget)
         }
     }
     const int32_t first = n > budget ? s->turn % n : 0;
-    const int32_t rows = rows_each(s, n, budget);
     int32_t taken = 0;
-    for (int32_t i = 0; i < n && s->plan->n_ids + rows <= budget; i++, taken++) {
+    for (int32_t i = 0; i < n; i++, taken++) {
         eng_choice *const c = s->ready[(first + i) % n];
+        const int32_t rows = rows_of(s, c, n, budget);
+        if (s->plan->n_ids + rows > budget) {
+            break;
+        }
         if (c->phase == ENG_DECODE && !c->task->preempting) {
             plan_rows(s, c, rows);
         }
@@ -506,6 +509,7 @@ static void settle_decode(const di_scheduler *s, eng_pass *p, eng_part *part)
     ids[0] = c->out[c->n_out - 1];
     memcpy(ids + 1, c->drafts, (size_t)(n - 1) * sizeof *ids);
     memcpy(part->confidence, c->confidence, (size_t)(n - 1) * sizeof *c->confidence);
+    part->forced = c->forced;
     part->begin = begin;
     part->n = (int32_t)n;
     c->position = begin + n;

@@ -61,6 +61,7 @@ typedef struct job {
     int constraint; /* -1 = none */
     bool thinks;
     bool closes;
+    bool jumps;      /* in the last run */
     text alone[MAX_N];
     text got[MAX_N];
 } job;
@@ -69,6 +70,7 @@ typedef struct figures {
     int64_t preempted;
     int64_t accepted;
     int64_t masks;
+    int64_t forced; /* tokens of grammars, verified as drafts */
     int stopped;
     int closed; /* in time, on request */
     int begun; /* answers behind some reasoning */
@@ -135,6 +137,7 @@ static void write_jobs(job *jobs, uint64_t *seed)
         j->constraint = i % 2 == 0 ? (int)below(seed, N_CONSTRAINTS) : -1;
         j->thinks = below(seed, 2) == 0;
         j->closes = below(seed, 2) == 0;
+        j->jumps = below(seed, 2) == 0;
         j->n = below(seed, 4) == 0 ? (int32_t)(1 + below(seed, MAX_N)) : 1;
         write_prompt(j, i, seed);
         di_sampling_default(&j->sampling);
@@ -205,7 +208,8 @@ static void run(job *jobs, int which, const setting *set, figures *sum, uint64_t
                                        .grammar = j->constraint >= 0 ? f.grammars[j->constraint] : NULL,
                                        .grammar_waits = j->thinks,
                                        .grammar_after = f.think_end,
-                                       .grammar_closes = j->closes};
+                                       .grammar_closes = j->closes,
+                                       .grammar_jumps = j->jumps && which == 2};
             assert_int_equal(di_task_submit(s, &o, &task, NULL), DI_OK);
             k--;
         }
@@ -218,6 +222,7 @@ static void run(job *jobs, int which, const setting *set, figures *sum, uint64_t
     sum->preempted += stats.n_preempted;
     sum->accepted += stats.accepted_tokens;
     sum->masks += stats.n_masks;
+    sum->forced += stats.forced_right;
     di_scheduler_free(s);
     di_engine_close(e);
 }
@@ -311,12 +316,75 @@ static void mixed_batches(void **state)
     assert_true(sum.accepted > 0);
     assert_true(sum.preempted > 0 || N_TASKS < 64);
     assert_true(sum.masks > 0);
+    assert_true(sum.forced > 0);
+    assert_int_equal(alone.forced, 0);
     assert_true(sum.stopped > 0);
     assert_true(sum.begun > 0);
     assert_true(sum.closed > 0);
-    print_message("%d constrained texts ended, %d behind reasoning; %lld drafts accepted, %lld preemptions, %lld masks\n", sum.stopped, sum.begun,
-                  (long long)sum.accepted, (long long)sum.preempted, (long long)sum.masks);
+    print_message("%d constrained texts ended, %d behind reasoning; %lld drafts accepted, %lld tokens forced, %lld preemptions, %lld masks\n",
+                  sum.stopped, sum.begun,
+                  (long long)sum.accepted, (long long)sum.forced, (long long)sum.preempted, (long long)sum.masks);
     free(jobs);
+}
+
+/* Returns the steps that it took. */
+static int64_t run_one(job *j, const di_grammar *grammar, bool jumps, int64_t *n_right)
+{
+    const di_engine_options eo = {.n_threads = 1, .chunk_tokens = 64};
+    const di_scheduler_options so = {.on_events = on_events, .vocabulary = f.vocabulary};
+    const di_task_options o = {.prompt = j->prompt,
+                               .n_prompt = j->n_prompt,
+                               .sampling = &j->sampling,
+                               .max_tokens = MAX_NEW,
+                               .user = j,
+                               .grammar = (di_grammar *)(uintptr_t)grammar,
+                               .grammar_jumps = jumps};
+    di_step_info step = {.idle = false};
+    di_scheduler_stats stats;
+    di_engine *e;
+    di_scheduler *s;
+    di_task *task;
+    memset(j->got, 0, sizeof j->got);
+    assert_int_equal(di_engine_open(f.model, &eo, &e, NULL), DI_OK);
+    assert_int_equal(di_scheduler_new(e, &so, &s, NULL), DI_OK);
+    assert_int_equal(di_task_submit(s, &o, &task, NULL), DI_OK);
+    while (!step.idle) {
+        assert_int_equal(di_scheduler_step(s, &step, NULL), DI_OK);
+    }
+    di_scheduler_get_stats(s, &stats);
+    assert_int_equal(stats.drafted_tokens, 0);
+    assert_true(jumps || stats.forced_tokens == 0);
+    *n_right = stats.forced_right;
+    di_scheduler_free(s);
+    di_engine_close(e);
+    return stats.n_steps;
+}
+
+/* Without a draft model too. */
+static void forced_text_takes_fewer_passes(void **state)
+{
+    (void)state;
+    static const char one[] = "[\"The town of Springfield has a river and a school. The river is long and the school is old.\"]";
+    uint64_t seed = 5;
+    job j = {.n = 1, .constraint = 0};
+    di_grammar *grammar;
+    int64_t n_right;
+    assert_int_equal(di_grammar_compile(DI_GRAMMAR_CHOICE, one, sizeof one - 1, NULL, &grammar, NULL, NULL), DI_OK);
+    write_prompt(&j, 0, &seed);
+    di_sampling_default(&j.sampling);
+    j.sampling.temperature = 0.0f;
+    j.sampling.stop_ids = &f.info.eos_token_id;
+    j.sampling.n_stop_ids = 1;
+    const int64_t slow = run_one(&j, grammar, false, &n_right);
+    const text alone = j.got[0];
+    const int64_t fast = run_one(&j, grammar, true, &n_right);
+    assert_int_equal(alone.end, DI_TASK_STOP);
+    assert_int_equal(j.got[0].n, alone.n);
+    assert_memory_equal(j.got[0].ids, alone.ids, (size_t)alone.n * sizeof *alone.ids);
+    print_message("%d tokens: %lld passes, %lld with jumps\n", alone.n, (long long)slow, (long long)fast);
+    assert_true(n_right > 0);
+    assert_true(fast < slow);
+    di_grammar_free(grammar);
 }
 
 static void a_grammar_needs_a_vocabulary(void **state)
@@ -342,6 +410,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_grammar_needs_a_vocabulary),
+        cmocka_unit_test(forced_text_takes_fewer_passes),
         cmocka_unit_test(mixed_batches),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

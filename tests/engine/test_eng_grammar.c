@@ -205,6 +205,49 @@ static void a_forbidden_token_is_an_error_of_this_choice(void **state)
     eng_constraint_free(other);
 }
 
+/* Ids of a text. */
+static size_t ids_of(const char *text, int32_t *ids, size_t capacity)
+{
+    size_t n;
+    assert_int_equal(di_tokenizer_encode(tokenizer, text, strlen(text), 0, ids, capacity, &n, NULL), DI_OK);
+    return n;
+}
+
+/* The tokens are those of the whole text, wherever in it the sequence stands; no more than there is place for, and none where there is a
+ * choice, before the constraint begins or behind the end. */
+static void what_is_forced_is_cut_as_the_tokenizer_cuts_it(void **state)
+{
+    (void)state;
+    static const char choice[] = "[\"{\\\"first name\\\": \\\"Ada\\\", \\\"born\\\": 1815}\"]";
+    static const char said[] = "{\"first name\": \"Ada\", \"born\": 1815}";
+    int32_t whole[64];
+    int32_t got[64];
+    bool ended = false;
+    di_grammar *one = NULL;
+    eng_constraint *c = NULL;
+    assert_int_equal(di_grammar_compile(DI_GRAMMAR_CHOICE, choice, sizeof choice - 1, NULL, &one, NULL, NULL), DI_OK);
+    const eng_constraint_options o = {
+        .grammar = one, .vocabulary = vocabulary, .waits = true, .begin_id = id_of("</think>"), .n_drafts = N_DRAFTS};
+    const size_t n = ids_of(said, whole, sizeof whole / sizeof whole[0]);
+    assert_int_equal(eng_constraint_new(&o, &c, NULL), DI_OK);
+    assert_int_equal(eng_constraint_forced(c, got, 64), 0);
+    assert_true(eng_constraint_accept(c, id_of("</think>"), &ended));
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(eng_constraint_forced(c, got, 64), n - i);
+        assert_memory_equal(got, whole + i, (n - i) * sizeof *got);
+        assert_int_equal(eng_constraint_forced(c, got, 2), n - i < 2 ? n - i : 2);
+        assert_true(eng_constraint_accept(c, whole[i], &ended));
+    }
+    assert_int_equal(eng_constraint_forced(c, got, 64), 0);
+    assert_true(eng_constraint_accept(c, END, &ended));
+    assert_int_equal(eng_constraint_forced(c, got, 64), 0);
+    eng_constraint_free(c);
+    di_grammar_free(one);
+    c = open_constraint(false);
+    assert_int_equal(eng_constraint_forced(c, got, 64), 0); /* [ab] */
+    eng_constraint_free(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -215,6 +258,7 @@ int main(void)
         cmocka_unit_test(masks_of_proposing_are_used_again),
         cmocka_unit_test(no_draft_follows_the_end),
         cmocka_unit_test(a_forbidden_token_is_an_error_of_this_choice),
+        cmocka_unit_test(what_is_forced_is_cut_as_the_tokenizer_cuts_it),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -213,7 +213,7 @@ def test_old_names_are_taken_with_a_warning(server):
     ({"structured_outputs": {"regex": "(?<=a)b"}}, ["structured_outputs.regex", "look-behind"]),
     ({"structured_outputs": {"regex": 5}}, ["structured_outputs.regex", "string"]),
     ({"structured_output": {"kind": "prose", "value": "x"}}, ["structured_output.kind", "prose"]),
-    ({"structured_output": {"kind": "regex", "value": "x", "jump_forward": True}}, ["jump_forward"]),
+    ({"structured_output": {"kind": "regex", "value": "x", "jump_forward": "yes"}}, ["structured_output.jump_forward"]),
     ({"structured_outputs": {"json": {"type": "integer", "minimum": 5, "maximum": 3}}}, ["structured_outputs.json"]),
 ], ids=range(8))
 def test_what_is_wrong_is_named(server, fields, words):
@@ -229,6 +229,20 @@ def test_a_server_that_is_exact_takes_a_schema_for_a_wish():
         assert not wished.startswith("{") or free.startswith("{")
         assert exact.value("deepinfer_grammar_masks_total") == 0
         assert exact.stop() == 0
+
+
+def test_forced_text_is_the_same_without_passes_of_its_own(server):
+    """Compact JSON whose names stand fixed: most of it is forced."""
+    schema = {"type": "object", "properties": {f"a long name of field {i}": {"type": "boolean"} for i in range(4)}, "additionalProperties": False,
+              "required": [f"a long name of field {i}" for i in range(4)]}
+    said = {}
+    for jump in (False, True):
+        before = server.value("deepinfer_grammar_forced_tokens_total")
+        said[jump] = [chat(server, structured_output={"kind": "json_schema", "value": schema, "whitespace": "compact", "jump_forward": jump},
+                           seed=seed, **more)["message"]["content"] for seed, more in enumerate([QUIET, {"temperature": 0}, THINKING])]
+        assert (server.value("deepinfer_grammar_forced_tokens_total") > before) is jump
+    assert said[True] == said[False]
+    jsonschema_rs.validate(schema, json.loads(said[True][0]))
 
 
 def test_an_answer_is_closed_in_time(server):
