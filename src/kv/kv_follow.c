@@ -3,6 +3,7 @@
  * Another writer's segment is read up to where it says that it is on the disk (kv_writers.h), or whole when it is not the one being
  * written. Segments of writers that died are taken over with their numbers, sealed, and looked after like our own. */
 #include "kv/kv_disk_int.h"
+#include "kv/kv_rank.h"
 
 #include "core/core.h"
 
@@ -24,27 +25,6 @@ typedef struct gathering { /* records on their way into the index */
 
 /* ---- records into the index ---- */
 
-/* Of two records of one name the one that counts comes first. */
-static int by_name(const void *a, const void *b)
-{
-    const kv_indexed *const x = a;
-    const kv_indexed *const y = b;
-    const int order = memcmp(&x->name, &y->name, sizeof x->name);
-    return order != 0 ? order : (x->entry.sequence < y->entry.sequence) - (x->entry.sequence > y->entry.sequence);
-}
-
-/* Keeps the first record of each name. */
-static void keep_first(gathering *g)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < g->n; i++) {
-        if (n == 0 || memcmp(&g->items[n - 1].name, &g->items[i].name, sizeof g->items[i].name) != 0) {
-            g->items[n++] = g->items[i];
-        }
-    }
-    g->n = n;
-}
-
 static void merge(kv_disk *disk, const kv_indexed *r)
 {
     kv_entry before;
@@ -64,19 +44,23 @@ static bool merge_all(kv_disk *disk, gathering *g)
     if (g->n == 0) {
         return true;
     }
-    qsort(g->items, g->n, sizeof *g->items, by_name);
-    keep_first(g);
+    kv_ranked *const ranked = ar_calloc(g->n, sizeof *ranked);
+    if (ranked == NULL) {
+        return false;
+    }
+    const size_t n = kv_rank_by_name(ranked, g->items, g->n);
     bool good = kv_index_begin(disk->index);
     if (good && g->empty) {
-        for (size_t i = 0; i < g->n; i++) {
-            kv_account(disk, &g->items[i].name, &g->items[i].entry, 1);
+        for (size_t i = 0; i < n; i++) {
+            kv_account(disk, &ranked[i].item->name, &ranked[i].item->entry, 1);
         }
-        kv_index_fill(disk->index, g->items, g->n);
+        kv_index_fill(disk->index, ranked, n);
     }
-    for (size_t i = 0; i < g->n && good && !g->empty; i++) {
-        merge(disk, &g->items[i]);
+    for (size_t i = 0; i < n && good && !g->empty; i++) {
+        merge(disk, ranked[i].item);
     }
     good = good && kv_index_commit(disk->index);
+    free(ranked);
     g->n = 0;
     g->empty = false;
     return good;

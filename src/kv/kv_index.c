@@ -8,6 +8,8 @@
  * without syncing; the file is whole whenever the process ends, and made anew after anything worse. */
 #include "kv/kv_index.h"
 
+#include "kv/kv_rank.h"
+
 #if DI_LMDB
 
 #include "core/core.h"
@@ -335,25 +337,21 @@ void kv_index_put(kv_index *index, const kv_name *name, const kv_entry *entry, c
     }
 }
 
-static int by_tenant(const void *a, const void *b)
-{
-    const kv_indexed *const x = a;
-    const kv_indexed *const y = b;
-    const int order = memcmp(x->entry.tenant, y->entry.tenant, KV_TENANT_BYTES);
-    return order != 0 ? order : (x->entry.sequence > y->entry.sequence) - (x->entry.sequence < y->entry.sequence);
-}
-
-void kv_index_fill(kv_index *index, kv_indexed *items, size_t n)
+void kv_index_fill(kv_index *index, kv_ranked *items, size_t n)
 {
     /* In the order of the keys each record goes to the end of the last page: several times faster than looking for its place. */
     for (size_t i = 0; i < n; i++) {
-        put_with(index, index->names, &items[i].name, sizeof items[i].name, &items[i].entry, sizeof items[i].entry, MDB_APPEND);
+        const kv_indexed *const item = items[i].item;
+        put_with(index, index->names, &item->name, sizeof item->name, &item->entry, sizeof item->entry, MDB_APPEND);
     }
-    qsort(items, n, sizeof *items, by_tenant);
+    kv_rank_by_tenant(items, n);
+    tenant_key last = {{0}};
     for (size_t i = 0; i < n; i++) {
-        const tenant_key key = tenant_key_of(items[i].entry.tenant, items[i].entry.sequence);
-        const bool same = i > 0 && by_tenant(&items[i - 1], &items[i]) == 0; /* two writers at one moment */
-        put_with(index, index->tenants, &key, sizeof key, &items[i].name, sizeof items[i].name, same ? 0 : MDB_APPEND);
+        const kv_indexed *const item = items[i].item;
+        const tenant_key key = tenant_key_of(item->entry.tenant, item->entry.sequence);
+        const bool same = i > 0 && memcmp(&key, &last, sizeof key) == 0; /* two writers at one moment */
+        put_with(index, index->tenants, &key, sizeof key, &item->name, sizeof item->name, same ? 0 : MDB_APPEND);
+        last = key;
     }
 }
 

@@ -44,6 +44,7 @@ typedef struct kv_indexed { /* a record as it comes from a segment */
 } kv_indexed;
 
 typedef struct kv_index kv_index;
+struct kv_ranked; /* kv_rank.h */
 
 static inline kv_name kv_name_of(const uint8_t *key, kv_disk_kind kind)
 {
@@ -80,8 +81,9 @@ bool kv_index_get(kv_index *index, const kv_name *name, kv_entry *out);
 void kv_index_put(kv_index *index, const kv_name *name, const kv_entry *entry, const kv_entry *before); /* before: what was there, NULL */
 void kv_index_remove(kv_index *index, const kv_name *name, const kv_entry *entry);
 
-/* Fills an index that has no record yet. Items are in the order of their names, each name once; they are put into another order. */
-void kv_index_fill(kv_index *index, kv_indexed *items, size_t n);
+/* Fills an index that has no record yet. Items are in the order of their names, each name once (kv_rank.h); they are put into another
+ * order. */
+void kv_index_fill(kv_index *index, struct kv_ranked *items, size_t n);
 
 /* The first record whose name is > *name (with start: >= ); false at the end. */
 bool kv_index_next(kv_index *index, bool start, kv_name *name, kv_entry *entry);

@@ -32,7 +32,7 @@ void kv_index_put(kv_index *index, const kv_name *name, const kv_entry *entry, c
 
 void kv_index_remove(kv_index *index, const kv_name *name, const kv_entry *entry) { (void)index, (void)name, (void)entry; }
 
-void kv_index_fill(kv_index *index, kv_indexed *items, size_t n) { (void)index, (void)items, (void)n; }
+void kv_index_fill(kv_index *index, struct kv_ranked *items, size_t n) { (void)index, (void)items, (void)n; }
 
 bool kv_index_next(kv_index *index, bool start, kv_name *name, kv_entry *entry)
 {
