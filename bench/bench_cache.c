@@ -5,14 +5,16 @@
  *
  * ttft/8192: nine tenths of the prompt were computed by an engine that was closed; the next one finds them, with the snapshot at the match,
  * in FOLDER (build/bench-cache, which is emptied). Baseline: the same prompt for a tenant that has nothing there.
- * write: prompts of 1,024 tokens with and without tiers, in turns; the ratio is their throughput's, of 31 pairs. Each is new, so all of it
- * is written.
+ * write: prompts of 1,024 tokens, each new, so all of it is written. A turn is two of them without tiers, two with, two with, two
+ * without; writing that goes on behind the last one has a fifth of a second, uncounted, to end before the other side begins.
  * trace/KIND/P: prompts with the mean lengths of Mooncake's conversation (12,035 tokens) and tool-agent traces (8,596), a sixteenth of
  * them, uniform from a half to one and a half. Each belongs to one of eight sessions, chosen by Zipf's law with exponent 1; P % of it
- * are the session's, computed before, and the rest is new. The device has room for few. Baseline: the same requests without tiers.
+ * are the session's, computed before, and the rest is new. Device and memory tier have room for few. Baselines: the same requests without
+ * tiers, and with the memory tier but no disk, all three in turns.
  * isolation: first-token times of prompts that another tenant has in the cache against those of new ones, N pairs (100) in random
- * order; p of a two-sided Mann-Whitney test, which should not be small. Baseline: 0.01.  Ratios are medians of pairs in turns; q1 and
- * q3 are their quartiles. --only takes the beginning of a case's name. */
+ * order; p of a two-sided Mann-Whitney test, which should not be small. Baseline: 0.01.
+ *
+ * Ratios are medians over turns, with an interval of 95 % for the median. --only takes the beginning of a case's name. */
 #include "core/clock.h"
 #include "cpu_bench.h"
 #include "order.h"
@@ -25,48 +27,48 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
     ROUNDS = CPU_BENCH_ROUNDS,
-    WRITE_ROUNDS = 31,
+    WRITE_TURNS = 31,
+    WRITE_BLOCK = 2,
     LONG = 8192,
     KNOWN = 57 * 128,
     SHORT = 1024,
     N_SESSIONS = 8,
-    N_REQUESTS = 16,
+    N_REQUESTS = 12,
     MOST = 2048
 };
 
+static const int64_t DIR_BYTES = (int64_t)1 << 30;
 static di_model *model;
 static di_model_info info;
 static const char *folder = "build/bench-cache";
 static const char *only = "";
 static bool json;
 
-static void report(const char *name, const char *metric, double value, const char *unit, const char *baseline, double ratio)
+static void report(const char *name, const char *metric, double value, const char *unit, const char *baseline, bench_spread ratio)
 {
     if (json) {
         printf("{\"bench\":\"cache\",\"case\":\"%s\",\"metric\":\"%s\",\"value\":%.4g,\"unit\":\"%s\",\"baseline\":\"%s\","
-               "\"ratio\":%.4g}\n",
-               name, metric, value, unit, baseline, ratio);
+               "\"ratio\":%.4g,\"ratio_low\":%.4g,\"ratio_high\":%.4g}\n",
+               name, metric, value, unit, baseline, ratio.median, ratio.low, ratio.high);
     } else {
-        printf("%-14s %-12s %10.4g %-6s %6.3f x %s\n", name, metric, value, unit, ratio, baseline);
+        printf("%-22s %-10s %9.4g %-6s %6.3f x %-9s (%.3f to %.3f)\n", name, metric, value, unit, ratio.median, baseline, ratio.low,
+               ratio.high);
     }
     fflush(stdout);
 }
 
 static bool wanted(const char *name) { return strncmp(name, only, strlen(only)) == 0; }
 
-/* The median of values and the one of ratios, with its quartiles. Sorts both. */
-static void report_pairs(const char *name, const char *metric, const char *unit, const char *baseline, double *values, double *ratios,
+/* Sorts both. */
+static void report_turns(const char *name, const char *metric, const char *unit, const char *baseline, double *values, double *ratios,
                          size_t n)
 {
-    qsort(values, n, sizeof *values, bench_by_double);
-    qsort(ratios, n, sizeof *ratios, bench_by_double);
-    report(name, metric, values[n / 2], unit, baseline, ratios[n / 2]);
-    report(name, "q1", values[n / 4], unit, baseline, ratios[n / 4]);
-    report(name, "q3", values[n - 1 - n / 4], unit, baseline, ratios[n - 1 - n / 4]);
+    report(name, metric, bench_spread_of(values, n).median, unit, baseline, bench_spread_of(ratios, n));
 }
 
 static void remove_tree(const char *path)
@@ -84,17 +86,22 @@ static void remove_tree(const char *path)
     (void)rmdir(path);
 }
 
-static di_engine *open_engine(bool tiers, int64_t kv_bytes)
+/* ram_bytes, dir_bytes: 0 = no such tier. */
+static di_engine *open_engine(int64_t kv_bytes, int64_t ram_bytes, int64_t dir_bytes)
 {
     di_engine *e = NULL;
     di_error err;
-    const di_engine_options o = {.n_threads = 1,
-                                 .kv_bytes = kv_bytes,
-                                 .cache = {.dir = tiers ? folder : NULL,
-                                           .dir_bytes = tiers ? (int64_t)1 << 30 : 0,
-                                           .ram_bytes = tiers ? (int64_t)128 << 20 : 0}};
+    const di_engine_options o = {
+        .n_threads = 1,
+        .kv_bytes = kv_bytes,
+        .cache = {.dir = dir_bytes > 0 ? folder : NULL, .dir_bytes = dir_bytes, .ram_bytes = ram_bytes}};
     bench_must(di_engine_open(model, &o, &e, &err), &err);
     return e;
+}
+
+static di_engine *open_with_tiers(void)
+{
+    return open_engine(0, (int64_t)128 << 20, DIR_BYTES);
 }
 
 /* Nanoseconds from the prompt to the first token, and how many of its tokens did not have to run. */
@@ -133,14 +140,14 @@ static void bench_first_token(void)
     int64_t cached = 0;
     remove_tree(folder);
     fill(ids, LONG, 1);
-    di_engine *e = open_engine(true, 0);
+    di_engine *e = open_with_tiers();
     (void)first_token(e, "known", ids, KNOWN + 1, &cached);
     di_engine_close(e);
     for (int i = 0; i < ROUNDS; i++) {
         char salt[16];
         (void)snprintf(salt, sizeof salt, "new-%d", i);
         fill(ids + KNOWN, LONG - KNOWN, (uint64_t)i + 2); /* what is behind the match is new */
-        e = open_engine(true, 0);
+        e = open_with_tiers();
         warm[i] = (double)first_token(e, "known", ids, LONG, &cached) * 1e-6;
         if (cached != KNOWN) {
             bench_fail("the prefix was not restored");
@@ -149,33 +156,45 @@ static void bench_first_token(void)
         ratio[i] = cold[i] / warm[i];
         di_engine_close(e);
     }
-    report_pairs("ttft/8192", "restored", "ms", "cold", warm, ratio, ROUNDS);
-    report("ttft/8192", "cold", bench_median(cold), "ms", "cold", 1.0);
+    report_turns("ttft/8192", "restored", "ms", "cold", warm, ratio, ROUNDS);
+    report("ttft/8192", "cold", bench_spread_of(cold, ROUNDS).median, "ms", "cold", (bench_spread){1, 1, 1});
 }
 
 /* ---- writing ---- */
 
-static void bench_writing(void)
+/* Seconds of a block of new prompts. */
+static double write_block(di_engine *e, uint64_t *seed)
 {
     static int32_t ids[SHORT];
-    double with[WRITE_ROUNDS];
-    double ratio[WRITE_ROUNDS];
+    const struct timespec rest = {.tv_nsec = 200000000};
+    int64_t ns = 0;
     int64_t cached;
-    remove_tree(folder);
-    di_engine *const engines[2] = {open_engine(false, 0), open_engine(true, 0)};
-    for (int i = 0; i < WRITE_ROUNDS; i++) {
-        double seconds[2];
-        for (int k = 0; k < 2; k++) {
-            const int which = (i + k) % 2;
-            fill(ids, SHORT, (uint64_t)(100 + i));
-            seconds[which] = (double)first_token(engines[which], "w", ids, SHORT, &cached) * 1e-9;
-        }
-        with[i] = SHORT / seconds[1];
-        ratio[i] = seconds[0] / seconds[1];
+    for (int i = 0; i < WRITE_BLOCK; i++) {
+        fill(ids, SHORT, (*seed)++);
+        ns += first_token(e, "w", ids, SHORT, &cached);
     }
-    report_pairs("write", "prefill", "tok/s", "no tiers", with, ratio, WRITE_ROUNDS);
-    di_engine_close(engines[0]);
-    di_engine_close(engines[1]);
+    (void)nanosleep(&rest, NULL);
+    return (double)ns * 1e-9;
+}
+
+static void bench_writing(void)
+{
+    double rate[WRITE_TURNS];
+    double ratio[WRITE_TURNS];
+    uint64_t seed = 100;
+    remove_tree(folder);
+    di_engine *const without = open_engine(0, 0, 0);
+    di_engine *const with = open_with_tiers();
+    for (int i = 0; i < WRITE_TURNS; i++) {
+        double plain = write_block(without, &seed);
+        const double written = write_block(with, &seed) + write_block(with, &seed);
+        plain += write_block(without, &seed);
+        rate[i] = 2 * WRITE_BLOCK * SHORT / written;
+        ratio[i] = plain / written;
+    }
+    report_turns("write", "prefill", "tok/s", "no tiers", rate, ratio, WRITE_TURNS);
+    di_engine_close(without);
+    di_engine_close(with);
 }
 
 /* ---- sessions ---- */
@@ -200,8 +219,10 @@ typedef struct trace {
     size_t mean; /* tokens of a prompt */
 } trace;
 
+enum { NO_TIERS, NO_DISK, ALL_TIERS, SETTINGS };
+
 /* Seconds of all requests. Their sessions' parts are computed before, by the same engine. */
-static double run_trace(bool tiers, const trace *t, double share)
+static double run_trace(int setting, const trace *t, double share)
 {
     static int32_t ids[MOST];
     size_t n[N_SESSIONS];
@@ -209,7 +230,8 @@ static double run_trace(bool tiers, const trace *t, double share)
     int64_t ns = 0;
     int64_t cached;
     remove_tree(folder);
-    di_engine *const e = open_engine(tiers, 3 * info.state_bytes * 8);
+    di_engine *const e = open_engine(24 * info.state_bytes, setting == NO_TIERS ? 0 : 8 * info.state_bytes,
+                                     setting == ALL_TIERS ? DIR_BYTES : 0);
     for (size_t i = 0; i < N_SESSIONS; i++) {
         n[i] = t->mean / 2 + bench_random(&seed) % t->mean;
         fill(ids, n[i], 1000 + i);
@@ -228,23 +250,27 @@ static double run_trace(bool tiers, const trace *t, double share)
 
 static void bench_trace(const trace *t, int percent)
 {
+    static const char *const baselines[] = {[NO_TIERS] = "no tiers", [NO_DISK] = "no disk"};
     double with[ROUNDS];
-    double ratio[ROUNDS];
+    double ratio[ALL_TIERS][ROUNDS];
     char name[64];
     (void)snprintf(name, sizeof name, "trace/%s/%d", t->kind, percent);
     if (!wanted(name)) {
         return;
     }
     for (int i = 0; i < ROUNDS; i++) {
-        double seconds[2];
-        for (int k = 0; k < 2; k++) {
-            const int tiers = (i + k) % 2;
-            seconds[tiers] = run_trace(tiers != 0, t, percent / 100.0);
+        double seconds[SETTINGS];
+        for (int k = 0; k < SETTINGS; k++) {
+            const int setting = (i + k) % SETTINGS;
+            seconds[setting] = run_trace(setting, t, percent / 100.0);
         }
-        with[i] = seconds[1];
-        ratio[i] = seconds[0] / seconds[1];
+        with[i] = seconds[ALL_TIERS];
+        ratio[NO_TIERS][i] = seconds[NO_TIERS] / seconds[ALL_TIERS];
+        ratio[NO_DISK][i] = seconds[NO_DISK] / seconds[ALL_TIERS];
     }
-    report_pairs(name, "seconds", "s", "no tiers", with, ratio, ROUNDS);
+    for (int k = 0; k < ALL_TIERS; k++) {
+        report_turns(name, "requests", "s", baselines[k], with, ratio[k], ROUNDS);
+    }
 }
 
 static void bench_traces(void)
@@ -292,7 +318,7 @@ static void bench_isolation(size_t n_pairs)
     timing *const times = bench_need(calloc(2 * n_pairs, sizeof *times));
     uint64_t seed = 3;
     remove_tree(folder);
-    di_engine *const e = open_engine(true, 0);
+    di_engine *const e = open_with_tiers();
     for (size_t i = 0; i < n_pairs; i++) {
         int32_t ids[2][PROMPT];
         int64_t cached;
@@ -306,7 +332,7 @@ static void bench_isolation(size_t n_pairs)
         }
     }
     const double p = mann_whitney(times, n_pairs);
-    report("isolation", "p", p, "p", "0.01", p / 0.01);
+    report("isolation", "p", p, "p", "0.01", (bench_spread){p / 0.01, p / 0.01, p / 0.01});
     di_engine_close(e);
     free(times);
 }

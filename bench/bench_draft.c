@@ -15,7 +15,6 @@
 
 #include <deepinfer/scheduler.h>
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -168,25 +167,15 @@ static void check_equal(const way *a, const way *b, int32_t batch)
 
 /* --- A batch size -------------------------------------------------------------------------------------------------- */
 
-typedef struct spread {
-    double median;
-    double low; /* of the median, 95 % */
-    double high;
-} spread;
-
-/* The interval lies between the order statistics n / 2 -+ 0.98 sqrt(n) (normal approximation of the binomial). */
-static spread spread_of(const double *values, int n)
+static bench_spread spread_of(const double *values, int n)
 {
     double sorted[MAX_TURNS];
     memcpy(sorted, values, (size_t)n * sizeof *values);
-    qsort(sorted, (size_t)n, sizeof *sorted, bench_by_double);
-    const double half = 0.98 * sqrt(n);
-    const int low = (int)floor(n / 2.0 - half);
-    const int high = (int)ceil(n / 2.0 + half) - 1;
-    return (spread){.median = sorted[n / 2], .low = sorted[low > 0 ? low : 0], .high = sorted[high < n ? high : n - 1]};
+    return bench_spread_of(sorted, (size_t)n);
 }
 
-static void report(const bench *b, const char *name, const char *metric, double value, const char *unit, const char *baseline, spread ratio)
+static void report(const bench *b, const char *name, const char *metric, double value, const char *unit, const char *baseline,
+                   bench_spread ratio)
 {
     if (b->json) {
         printf("{\"bench\":\"draft\",\"case\":\"%s\",\"metric\":\"%s\",\"value\":%.4g,\"unit\":\"%s\",\"baseline\":\"%s\",\"ratio\":%.4g,"
