@@ -2,24 +2,16 @@
 #include "engine/tier_crowd.h"
 
 #include "engine/engine_int.h"
+#include "engine/tier_script.h"
 #include "support/unit.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { AT_ONCE = 3, LONG_SHARED = 1300, LONG_MOST = 1450, PROBE = 300, PROBE_UNITS = 2, CARE_EVERY = 6, SETTLE_NS = 100000000 };
+enum { AT_ONCE = 3, PROBE = 300, PROBE_UNITS = 2, CARE_EVERY = 6, SETTLE_NS = 100000000 };
 
 #define TTL_S 3600     /* of requests that are to expire when a test lets time pass */
 #define SLOW_BYTE_NS 1e6
-
-typedef struct script {
-    int32_t *prompt; /* [n] */
-    size_t n;
-    di_sampling sampling;
-    const char *tenant;
-    int32_t ids[CROWD_NEW]; /* [n_ids] the answer */
-    int32_t n_ids;
-} script;
 
 struct crowd {
     const di_model *model;
@@ -55,42 +47,6 @@ typedef struct request {
     int64_t cached;
     bool learns; /* it gives the answer that others are compared with */
 } request;
-
-static size_t below(uint64_t *seed, size_t n) { return (size_t)(unit_random(seed) % n); }
-
-/* ---- scripts ---- */
-
-static void fill(const crowd *c, int32_t *ids, size_t n, uint64_t *seed)
-{
-    for (size_t i = 0; i < n; i++) {
-        ids[i] = (int32_t)below(seed, (size_t)c->info.vocab_size);
-    }
-}
-
-static void allocate(script *s, size_t n)
-{
-    s->n = n;
-    s->prompt = calloc(n, sizeof *s->prompt);
-    assert_non_null(s->prompt);
-}
-
-static void write_script(crowd *c, const crowd_plan *plan, size_t i)
-{
-    static const char *const tenants[] = {"a", "a", "a", "b"};
-    script *const s = &c->scripts[i];
-    const bool is_long = i < plan->n_long;
-    const script *const other = &c->scripts[is_long ? 0 : below(&c->seed, i + 1)];
-    const size_t most = is_long ? LONG_SHARED : below(&c->seed, 4) == 0 ? 0 : SIZE_MAX;
-    allocate(s, is_long ? LONG_MOST - 10 * i : plan->least + below(&c->seed, plan->most - plan->least + 1));
-    size_t shared = other->n < s->n ? other->n : s->n;
-    shared = other == s ? 0 : shared < most ? shared : most;
-    memcpy(s->prompt, other->prompt, shared * sizeof *s->prompt);
-    fill(c, s->prompt + shared, s->n - shared, &c->seed);
-    s->tenant = is_long ? "a" : tenants[below(&c->seed, 4)];
-    di_sampling_default(&s->sampling);
-    s->sampling.temperature = below(&c->seed, 2) == 0 ? 0.0f : 1.0f;
-    s->sampling.seed = unit_random(&c->seed);
-}
 
 /* ---- requests ---- */
 
@@ -289,6 +245,16 @@ static void settle(running *run)
     }
 }
 
+/* The script of request n of the turn. */
+static size_t pick(running *run, size_t n)
+{
+    const crowd_turn *const turn = run->turn;
+    if (turn->pick != NULL) {
+        return turn->pick(turn->user, n);
+    }
+    return turn->first + (size_t)((turn->in_order ? n : unit_random(&run->c->seed)) % turn->n_scripts);
+}
+
 static void take_turn(running *run, bool learns)
 {
     static const int64_t ttls[] = {0, 0, 0, 0, 0, TTL_S, TTL_S, 1};
@@ -298,8 +264,8 @@ static void take_turn(running *run, bool learns)
     di_step_info info = {.idle = false};
     for (size_t started = 0; started < turn->n_requests || !info.idle;) {
         for (; started < turn->n_requests && run->n_running < AT_ONCE; started++) {
-            const size_t i = turn->first + (turn->in_order ? started % turn->n_scripts : below(&c->seed, turn->n_scripts));
-            submit(run, &c->scripts[i], learns, ttls[below(&c->seed, 8)]);
+            const size_t i = pick(run, started);
+            submit(run, &c->scripts[i], learns, ttls[unit_random(&c->seed) % 8]);
         }
         if (turn->care && started >= care_at) {
             take_care(run);
@@ -330,7 +296,7 @@ crowd *crowd_new(const crowd_plan *plan)
     c->scripts = calloc(plan->n_scripts, sizeof *c->scripts);
     assert_non_null(c->scripts);
     for (size_t i = 0; i < plan->n_scripts; i++) {
-        write_script(c, plan, i);
+        script_write(c->scripts, plan, i, c->info.vocab_size, &c->seed);
     }
     const di_engine_options o = {.n_threads = 2};
     const crowd_turn turn = {.options = &o, .n_requests = plan->n_scripts, .n_scripts = plan->n_scripts, .in_order = true};
@@ -396,8 +362,7 @@ void crowd_check_persistence(crowd *c, const di_engine_options *options)
     running run = {.c = c, .turn = &turn, .ways = &ways};
     di_cache_stats k;
     assert_true(options->cache.dir != NULL && options->cache.shared_dir != NULL);
-    allocate(&s, PROBE);
-    fill(c, s.prompt, PROBE, &c->seed);
+    script_fill(&s, PROBE, c->info.vocab_size, &c->seed);
     di_sampling_default(&s.sampling);
     open_run(&run, options, 0);
     (void)ask(&run, &s, true);

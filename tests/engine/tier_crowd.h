@@ -14,6 +14,7 @@ typedef struct crowd_plan {
     size_t least;     /* tokens of the prompts of others */
     size_t most;
     uint64_t seed;
+    size_t group;     /* scripts that share beginnings with each other alone; 0 = all of them */
 } crowd_plan;
 
 typedef struct crowd crowd;
@@ -27,6 +28,7 @@ typedef struct crowd_turn { /* requests through one engine */
     size_t first;      /* script; drawn are n_scripts from there on */
     size_t n_scripts;
     bool in_order;     /* else at random */
+    size_t (*pick)(void *user, size_t n); /* instead: the script of request n; NULL = none */
     int64_t n_pages;   /* that the device has for them; 0 = all */
     bool slow;         /* lower tiers count as much slower than computing */
     bool care;         /* folders are compacted, and a tenant is purged, now and then */
