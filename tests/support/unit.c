@@ -63,3 +63,9 @@ uint64_t unit_random(uint64_t *state)
     z = (z ^ z >> 27) * 0x94D049BB133111EBu;
     return z ^ z >> 31;
 }
+
+uint64_t unit_seed(void)
+{
+    const char *const text = getenv("DI_TEST_SEED");
+    return text != NULL ? strtoull(text, NULL, 10) : 0;
+}

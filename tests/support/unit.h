@@ -25,4 +25,7 @@ void unit_expect_error(di_status status, di_status code, const di_error *err, ..
 /* splitmix64: the pseudo-random numbers of property tests. */
 uint64_t unit_random(uint64_t *state);
 
+/* DI_TEST_SEED, else 0: added to the seeds of tests that can be run over other numbers. */
+uint64_t unit_seed(void);
+
 #endif
