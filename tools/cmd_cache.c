@@ -8,6 +8,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct figure { /* a line of the answer */
@@ -36,6 +37,57 @@ static void print_figures(const char *action, const char *dir, bool json, const 
         fwrite(out.data, 1, out.size, stdout);
     }
     buf_fini(&out);
+}
+
+static void print_tenant(const char *dir, bool json, const di_cache_tenant *t)
+{
+    buf out;
+    buf_init(&out, (size_t)1 << 16);
+    if (json) {
+        buf_puts(&out, "{\"action\":\"stats\",\"dir\":");
+        buf_json_string(&out, dir, strlen(dir));
+        buf_printf(&out, ",\"tenant\":\"%s\",\"bytes\":%" PRId64 ",\"units\":%" PRId64 ",\"snapshots\":%" PRId64, t->id, t->bytes, t->units,
+                   t->snapshots);
+        buf_printf(&out, ",\"pinned_bytes\":%" PRId64 "}\n", t->pinned_bytes);
+    } else {
+        buf_printf(&out, "%s %15" PRId64 " %10" PRId64 " %10" PRId64 " %15" PRId64 "\n", t->id, t->bytes, t->units, t->snapshots,
+                   t->pinned_bytes);
+    }
+    if (!out.failed) {
+        fwrite(out.data, 1, out.size, stdout);
+    }
+    buf_fini(&out);
+}
+
+/* Of the tenant with this name, or of all with NULL. */
+static di_status show_tenants(const char *dir, bool json, const char *name, di_error *err)
+{
+    char id[DI_CACHE_TENANT_ID_BYTES];
+    size_t n = 0;
+    size_t all = 0;
+    di_status status = name != NULL ? di_cache_tenant_id(name, strlen(name), id, err) : DI_OK;
+    if (status == DI_OK) {
+        status = di_cache_read_tenants(dir, NULL, 0, &n, err);
+    }
+    if (status != DI_OK) {
+        return status;
+    }
+    di_cache_tenant *const tenants = ar_calloc(n, sizeof *tenants);
+    if (tenants == NULL) {
+        return err_memory(err, "tenants", n * sizeof *tenants);
+    }
+    status = di_cache_read_tenants(dir, tenants, n, &all, err);
+    n = status != DI_OK ? 0 : all < n ? all : n;
+    if (!json) {
+        printf("%-32s %15s %10s %10s %15s\n", "tenant", "bytes", "units", "snapshots", "bytes pinned");
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (name == NULL || strcmp(tenants[i].id, id) == 0) {
+            print_tenant(dir, json, &tenants[i]);
+        }
+    }
+    free(tenants);
+    return status;
 }
 
 #define N_OF(array) (sizeof(array) / sizeof((array)[0]))
@@ -106,6 +158,7 @@ int cmd_cache(int argc, char **argv)
 {
     bool json = false;
     bool all = false;
+    bool tenants = false;
     di_cache_dir_options options = {.shared = false};
     const char *tenant = NULL;
     cli_parser p;
@@ -115,17 +168,19 @@ int cmd_cache(int argc, char **argv)
     cli_parser_init(&p, "stats|verify|compact|purge DIR", 2, 2,
                     "Look at and after a directory of the KV cache on disk.\v"
                     "stats and verify only read, and may run beside a server. compact removes expired records and holes. purge removes the "
-                    "records of --tenant, or everything with --all. Both need the directory for themselves, or --shared.");
-    cli_add_flag(&p, "json", &json, "one JSON object");
+                    "records of --tenant, or everything with --all. Both need the directory for themselves, or --shared.\n"
+                    "stats --tenants lists what each tenant has, by an id that is a digest of its name; with --tenant only that one.");
+    cli_add_flag(&p, "json", &json, "one JSON object, or one for each tenant");
     cli_add_flag(&p, "shared", &options.shared, "servers that share the directory may be running");
-    cli_add_string(&p, "tenant", "NAME", &tenant, "purge: whose records; the name that the server knows the tenant by");
+    cli_add_flag(&p, "tenants", &tenants, "stats: what each tenant has");
+    cli_add_string(&p, "tenant", "NAME", &tenant, "purge, stats: whose records; the name that the server knows the tenant by");
     cli_add_flag(&p, "all", &all, "purge: everybody's records");
     cli_parse(&p, argc, argv, &args, &n_args);
     const char *const action = args[0];
     const char *const dir = args[1];
     di_status status;
     if (strcmp(action, "stats") == 0) {
-        status = show_stats(dir, json, &err);
+        status = tenants || tenant != NULL ? show_tenants(dir, json, tenant, &err) : show_stats(dir, json, &err);
     } else if (strcmp(action, "verify") == 0) {
         status = verify(dir, json, &err);
     } else if (strcmp(action, "compact") == 0) {

@@ -36,6 +36,23 @@ typedef struct di_cache_report {
     int64_t records_damaged;  /* misses for whoever asks for them */
 } di_cache_report;
 
+#define DI_CACHE_TENANT_ID_BYTES 33 /* 32 hexadecimal digits, and a NUL */
+
+typedef struct di_cache_tenant { /* what one tenant has in a folder */
+    char id[DI_CACHE_TENANT_ID_BYTES]; /* a digest of its salt, which itself is not on the disk */
+    int64_t bytes;         /* as its quota counts them */
+    int64_t units;
+    int64_t snapshots;
+    int64_t pinned_bytes;
+} di_cache_tenant;
+
+/* The id of the tenant with this salt [n]. Errors: DI_E_INTERNAL (no SHA-256). */
+DI_API di_status di_cache_tenant_id(const void *salt, size_t n, char out[DI_CACHE_TENANT_ID_BYTES], di_error *err);
+
+/* Every tenant that has something in the directory, those with the most bytes first. At most n are written to `out`; *n_all = how many
+ * there are. Errors: as below. */
+DI_API di_status di_cache_read_tenants(const char *dir, di_cache_tenant *out, size_t n, size_t *n_all, di_error *err);
+
 /* Errors: DI_E_IO (no such directory, or it can't be read), DI_E_MEMORY, DI_E_UNSUPPORTED (built without the disk tier). */
 DI_API di_status di_cache_read_stats(const char *dir, di_cache_dir_stats *out, di_error *err);
 

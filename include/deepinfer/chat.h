@@ -170,6 +170,11 @@ DI_API di_status di_service_purge_cache(di_service *service, const char *tenant,
 DI_API di_status di_service_pin_cache(di_service *service, const char *tenant, bool pinned, di_error *err);
 /* The tiers of the cache as JSON: {"tiers": [{"name", "bytes", ...}], "lookups", ...}. Length and writing as in di_service_tenants. */
 DI_API size_t di_service_cache(const di_service *service, char *out, size_t capacity);
+/* What tenants have in the cache's folders, as JSON: {"tenants": [{"tier", "id", "name", "bytes", "units", "snapshots", "pinned_bytes"}]},
+ * those with the most bytes of a folder first, at most DI_SERVICE_CACHE_TENANTS of each. `name` is null of those that the service has not
+ * heard of since it was opened: a folder knows ids alone (di_cache_tenant_id). Length and writing as above. */
+#define DI_SERVICE_CACHE_TENANTS 10000
+DI_API size_t di_service_cache_tenants(const di_service *service, char *out, size_t capacity);
 
 typedef struct di_service_stats {
     int64_t n_preparing; /* calls, now */

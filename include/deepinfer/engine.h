@@ -12,6 +12,7 @@
 #define DEEPINFER_ENGINE_H
 
 #include <deepinfer/base.h>
+#include <deepinfer/cache.h>
 #include <deepinfer/model.h>
 
 #ifdef __cplusplus
@@ -139,6 +140,9 @@ typedef struct di_cache_stats {
 } di_cache_stats;
 
 DI_API void di_engine_get_cache_stats(const di_engine *engine, di_cache_stats *out);
+/* What each tenant has in the folder of a tier, those with the most bytes first; at most n are written, how many there are is returned.
+ * None of DI_CACHE_MEMORY, which keeps no accounts. Any thread. */
+DI_API size_t di_engine_get_cache_tenants(const di_engine *engine, di_cache_tier tier, di_cache_tenant *out, size_t n);
 /* Everything that tenant `salt` [n] has below the device is forgotten, and so is what is cached on the device, of all tenants; with NULL
  * everything of everybody. The thread of the engine, or of its scheduler. */
 DI_API void di_engine_purge_cache(di_engine *engine, const void *salt, size_t n);

@@ -272,24 +272,34 @@ static void show_tenants(di_service *s, int64_t now)
 {
     chat_engine *const e = &s->engine_thread;
     buf text;
+    buf names;
     const size_t n = di_scheduler_get_tenants(s->scheduler, NULL, 0);
     di_tenant_info *const tenants = ar_calloc(n, sizeof *tenants);
     buf_init(&text, SIZE_MAX);
+    buf_init(&names, SIZE_MAX);
     if (tenants != NULL) {
         const size_t all = di_scheduler_get_tenants(s->scheduler, tenants, n);
         write_tenants(tenants, all < n ? all : n, &text);
+        for (size_t i = 0; i < n && i < all; i++) {
+            (void)buf_append(&names, tenants[i].name, strlen(tenants[i].name) + 1);
+        }
     }
     free(tenants);
-    if (text.size == 0 || text.failed) {
+    if (text.size == 0 || text.failed || names.failed) {
         buf_fini(&text);
+        buf_fini(&names);
         return;
     }
     pthread_mutex_lock(&e->shown);
     char *const old = e->tenants;
+    char *const old_names = e->names;
     e->tenants = text.data;
     e->n_tenants = text.size;
+    e->names = names.data;
+    e->n_names = names.size;
     pthread_mutex_unlock(&e->shown);
     free(old);
+    free(old_names);
     const int64_t cost = clock_now_ns() - now;
     e->tenants_next = now + (cost > TENANTS_EVERY_NS / TENANTS_SHARE ? cost * TENANTS_SHARE : TENANTS_EVERY_NS);
     e->tenants_stale = false;

@@ -346,6 +346,8 @@ di_status chat_call_alloc(di_call *c, size_t n_tasks, int32_t n, di_error *err);
 /* The next task's prompt, copied. */
 di_status chat_call_set_prompt(di_call *c, size_t task, const int32_t *ids, size_t n, di_error *err);
 di_status chat_random(void *out, size_t n, di_error *err);
+/* Answers of the public functions that write text: at most capacity - 1 bytes and a NUL; n is returned. */
+size_t chat_give(const char *text, size_t n, char *out, size_t capacity);
 
 extern const chat_writer chat_reply_writer;
 
@@ -356,6 +358,8 @@ struct chat_engine {
     di_service_stats stats; /* guarded by shown, as is what follows; as of the last step */
     char *tenants;          /* JSON; NULL = none yet */
     size_t n_tenants;
+    char *names;            /* of tenants, each with its NUL; NULL = none yet */
+    size_t n_names;         /* bytes */
     int64_t tenants_next;   /* engine: not made again before */
     bool tenants_stale;     /* engine */
 };
@@ -389,7 +393,7 @@ struct di_service {
     char **names; /* [n_names] that requests may use */
     size_t n_names;
     di_recipe *recipe;
-    di_engine *engine;       /* engine thread */
+    di_engine *engine;       /* engine thread, but for what says that any may */
     di_scheduler *scheduler; /* engine thread */
     chat_null *null;
     int64_t context;

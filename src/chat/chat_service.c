@@ -244,6 +244,7 @@ void di_service_close(di_service *s)
     free(s->names);
     free(s->model_name);
     free(s->engine_thread.tenants);
+    free(s->engine_thread.names);
     chat_link_fini(&s->link);
     pthread_mutex_destroy(&s->engine_thread.shown);
     pthread_cond_destroy(&s->preparation.filled);
@@ -382,7 +383,7 @@ di_status di_service_set_tenant(di_service *s, const char *name, di_tenant_state
     return send(s, (chat_command){.kind = CHAT_SET_TENANT, .state = state}, name, err);
 }
 
-static size_t give(const char *text, size_t n, char *out, size_t capacity)
+size_t chat_give(const char *text, size_t n, char *out, size_t capacity)
 {
     if (capacity > 0) {
         const size_t written = n < capacity ? n : capacity - 1;
@@ -400,7 +401,7 @@ size_t di_service_tenants(const di_service *service, char *out, size_t capacity)
     chat_engine *const e = &((di_service *)(uintptr_t)service)->engine_thread;
     pthread_mutex_lock(&e->shown);
     const bool some = e->tenants != NULL;
-    const size_t n = give(some ? e->tenants : none, some ? e->n_tenants : sizeof none - 1, out, capacity);
+    const size_t n = chat_give(some ? e->tenants : none, some ? e->n_tenants : sizeof none - 1, out, capacity);
     pthread_mutex_unlock(&e->shown);
     return n;
 }
@@ -412,7 +413,7 @@ size_t di_service_cache(const di_service *service, char *out, size_t capacity)
     buf_init(&text, SIZE_MAX);
     di_service_get_stats(service, &stats);
     chat_cache_write(&stats.cache, &text);
-    const size_t n = give(text.data, text.failed ? 0 : text.size, out, capacity);
+    const size_t n = chat_give(text.data, text.failed ? 0 : text.size, out, capacity);
     buf_fini(&text);
     return n;
 }
@@ -440,7 +441,7 @@ size_t di_service_metrics(const di_service *service, char *out, size_t capacity)
     di_service_get_stats(service, &stats);
     chat_compiler_get_stats(service->compiler, &grammars);
     chat_metrics_write(service->metrics, &stats, &grammars, &page);
-    const size_t n = give(page.data, page.failed ? 0 : page.size, out, capacity);
+    const size_t n = chat_give(page.data, page.failed ? 0 : page.size, out, capacity);
     buf_fini(&page);
     return n;
 }

@@ -2,6 +2,7 @@
 #include "engine/engine_int.h"
 
 #include "core/core.h"
+#include "kv/kv_tenant.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -175,6 +176,14 @@ void di_engine_get_cache_stats(const di_engine *e, di_cache_stats *out)
     out->late = t->counters.late;
     out->incomplete = t->counters.broken;
     out->load_ns = t->counters.load_ns;
+}
+
+size_t di_engine_get_cache_tenants(const di_engine *e, di_cache_tier tier, di_cache_tenant *out, size_t n)
+{
+    const eng_tier *const t = e->tier;
+    const int32_t i = tier == DI_CACHE_SHARED && e->has_dir ? 1 : 0;
+    const bool there = t != NULL && i < t->n_lowers && (tier == DI_CACHE_SHARED || (tier == DI_CACHE_DIR && e->has_dir));
+    return there ? kv_tenants_list(&t->lowers[i], out, n) : 0;
 }
 
 void di_engine_purge_cache(di_engine *e, const void *salt, size_t n)

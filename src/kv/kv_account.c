@@ -21,17 +21,30 @@ void kv_account(kv_disk *disk, const kv_name *name, const kv_entry *entry, int s
 {
     kv_segment *const segment = kv_table_find(&disk->table, entry->segment);
     const int64_t space = sign * kv_entry_space(entry);
-    kv_tenant tenant;
-    memcpy(tenant.id, entry->tenant, sizeof tenant.id);
+    const kv_disk_kind kind = name->bytes[KV_KEY_BYTES] == KV_DISK_UNIT ? KV_DISK_UNIT : KV_DISK_SNAPSHOT;
+    kv_tenant_use change = {.bytes = space, .pinned_bytes = entry->pinned != 0 ? space : 0};
+    memcpy(change.tenant.id, entry->tenant, sizeof change.tenant.id);
+    change.records[kind] = sign;
     if (segment != NULL) {
         segment->live_bytes += space;
         segment->n_live += sign;
         segment->pinned_bytes += entry->pinned != 0 ? space : 0;
     }
-    (void)kv_quota_add(&disk->quotas, &tenant, space); /* uncounted without memory: the quota is then generous */
-    kv_count(disk, name->bytes[KV_KEY_BYTES] == KV_DISK_UNIT ? KV_SUM_UNITS : KV_SUM_SNAPSHOTS, sign);
+    pthread_mutex_lock(&disk->tenants_lock);
+    (void)kv_quota_add(&disk->quotas, &change); /* uncounted without memory: the quota is then generous */
+    pthread_mutex_unlock(&disk->tenants_lock);
+    kv_count(disk, kind == KV_DISK_UNIT ? KV_SUM_UNITS : KV_SUM_SNAPSHOTS, sign);
     kv_count(disk, KV_SUM_LIVE_BYTES, sign * (int64_t)entry->bytes);
     kv_count(disk, KV_SUM_PINNED_BYTES, entry->pinned != 0 ? space : 0);
+}
+
+size_t kv_disk_get_tenants(const kv_disk *disk, kv_tenant_use *out, size_t capacity)
+{
+    kv_disk *const d = (kv_disk *)(uintptr_t)disk;
+    pthread_mutex_lock(&d->tenants_lock);
+    const size_t n = kv_quotas_list(&d->quotas, out, capacity);
+    pthread_mutex_unlock(&d->tenants_lock);
+    return n;
 }
 
 void kv_forget(kv_disk *disk, const kv_name *name, const kv_entry *entry, kv_sum why)
@@ -47,7 +60,9 @@ static void forget_sums(kv_disk *disk)
     for (size_t i = 0; i < sizeof states / sizeof states[0]; i++) {
         atomic_store_explicit(&disk->sums[states[i]], 0, memory_order_relaxed);
     }
+    pthread_mutex_lock(&disk->tenants_lock);
     kv_quotas_fini(&disk->quotas);
+    pthread_mutex_unlock(&disk->tenants_lock);
     for (kv_segment *s = kv_table_next(&disk->table, NULL); s != NULL; s = kv_table_next(&disk->table, s)) {
         s->live_bytes = 0;
         s->pinned_bytes = 0;

@@ -1,5 +1,5 @@
 /* kv_cache_dir.c - the public functions of <deepinfer/cache.h>: a store is opened for one job, and its answer waited for. */
-#include "kv/kv_disk.h"
+#include "kv/kv_tenant.h"
 
 #include "core/err.h"
 
@@ -60,6 +60,21 @@ di_status di_cache_read_stats(const char *dir, di_cache_dir_stats *out, di_error
                                 .record_bytes = c.live_bytes,
                                 .pinned_bytes = c.pinned_bytes,
                                 .expired = c.expired};
+        kv_disk_close(disk);
+    }
+    sem_destroy(&news);
+    return status;
+}
+
+di_status di_cache_read_tenants(const char *dir, di_cache_tenant *out, size_t n, size_t *n_all, di_error *err)
+{
+    sem_t news;
+    kv_disk *disk;
+    sem_init(&news, 0, 0);
+    const di_status status = open_dir(dir, true, false, &news, &disk, err);
+    if (status == DI_OK) {
+        const kv_lower lower = kv_lower_of_disk(disk);
+        *n_all = kv_tenants_list(&lower, out, n);
         kv_disk_close(disk);
     }
     sem_destroy(&news);

@@ -258,6 +258,7 @@ di_status kv_disk_open(const kv_disk_options *options, kv_disk **out, di_error *
     disk->dir = -1;
     disk->writer = -1;
     pthread_mutex_init(&disk->lock, NULL);
+    pthread_mutex_init(&disk->tenants_lock, NULL);
     kv_writers_init(&disk->writers, NULL, -1, 0);
     kv_options_fill_in(&disk->o);
     disk->pinned_room = disk->o.max_bytes / 2;
@@ -360,6 +361,7 @@ void kv_disk_close(kv_disk *disk)
         close(disk->dir);
     }
     pthread_mutex_destroy(&disk->lock);
+    pthread_mutex_destroy(&disk->tenants_lock);
     kv_pages_fini(&disk->pages);
     free(disk->index_path);
     free(disk->path);

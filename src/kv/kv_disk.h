@@ -231,4 +231,15 @@ typedef struct kv_disk_counters {
 
 void kv_disk_get_counters(const kv_disk *disk, kv_disk_counters *out); /* any thread */
 
+/* What a tenant has in the directory: records that can be found, expired ones until they are met. */
+typedef struct kv_tenant_use {
+    kv_tenant tenant;
+    int64_t bytes; /* as its quota counts them, padding included */
+    int64_t records[KV_DISK_KINDS];
+    int64_t pinned_bytes;
+} kv_tenant_use;
+
+/* Of all tenants that have something, in no order; at most `capacity` are written. Returns how many there are. Any thread. */
+size_t kv_disk_get_tenants(const kv_disk *disk, kv_tenant_use *out, size_t capacity);
+
 #endif

@@ -143,19 +143,15 @@ typedef struct kv_active { /* the segment that records are appended to; the writ
     size_t pending_capacity;
 } kv_active;
 
-typedef struct kv_tenant_space {
-    kv_tenant tenant;
-    int64_t bytes; /* 0: a free place */
-} kv_tenant_space;
-
-typedef struct kv_quotas { /* bytes of each tenant; open hash, the writing thread's */
-    kv_tenant_space *places;
+typedef struct kv_quotas { /* what each tenant has; open hash, changed by the writing thread alone */
+    kv_tenant_use *places; /* bytes == 0: a free one */
     size_t n;
     size_t capacity; /* a power of two, or 0 */
 } kv_quotas;
 
 int64_t kv_quota_bytes(const kv_quotas *quotas, const kv_tenant *tenant);
-bool kv_quota_add(kv_quotas *quotas, const kv_tenant *tenant, int64_t bytes); /* false: no memory, and not counted */
+bool kv_quota_add(kv_quotas *quotas, const kv_tenant_use *change); /* false: no memory, and not counted */
+size_t kv_quotas_list(const kv_quotas *quotas, kv_tenant_use *out, size_t capacity); /* as kv_disk_get_tenants */
 void kv_quotas_fini(kv_quotas *quotas);
 
 enum { KV_SIGHTINGS = 1 << 16 };
@@ -202,7 +198,8 @@ struct kv_disk { /* owner: who opened it */
     kv_writers writers;
     int writer; /* our number; -1: read-only */
     kv_active active;
-    kv_quotas quotas;
+    kv_quotas quotas; /* changed under tenants_lock, for other threads that look */
+    pthread_mutex_t tenants_lock;
     kv_sightings sightings;
     uint8_t *copy;      /* [max record] for records that are written again, and lists */
     size_t copy_bytes;

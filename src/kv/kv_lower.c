@@ -8,6 +8,7 @@ static bool disk_put(void *store, kv_disk_put *put) { return kv_disk_put_start(s
 static void disk_care(void *store, kv_disk_care *care) { kv_disk_care_start(store, care); }
 static int disk_poll(void *store) { return kv_disk_poll(store); }
 static void disk_counters(const void *store, kv_disk_counters *out) { kv_disk_get_counters(store, out); }
+static size_t disk_tenants(const void *store, kv_tenant_use *out, size_t capacity) { return kv_disk_get_tenants(store, out, capacity); }
 static void disk_close(void *store) { kv_disk_close(store); }
 
 static const kv_lower_table disk_table = {
@@ -18,6 +19,7 @@ static const kv_lower_table disk_table = {
     .care = disk_care,
     .poll = disk_poll,
     .counters = disk_counters,
+    .tenants = disk_tenants,
     .close = disk_close,
 };
 

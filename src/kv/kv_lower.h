@@ -15,6 +15,7 @@ typedef struct kv_lower_table {
     void (*care)(void *store, kv_disk_care *care);
     int (*poll)(void *store);
     void (*counters)(const void *store, kv_disk_counters *out);
+    size_t (*tenants)(const void *store, kv_tenant_use *out, size_t capacity); /* any thread */
     void (*close)(void *store);
 } kv_lower_table;
 

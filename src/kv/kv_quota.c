@@ -1,4 +1,4 @@
-/* kv_quota.c - two small memories of the writing thread: bytes of each tenant, and how often a name has been put.
+/* kv_quota.c - two small memories of the writing thread: what each tenant has, and how often a name has been put.
  *
  * Tenants: open addressing by the first bytes of the id, which is a digest. A tenant without bytes is no longer in the table. Sightings:
  * one slot a hash, so a name is forgotten when another one falls on its slot; that costs a later write, never an answer. */
@@ -30,7 +30,7 @@ static bool grow(kv_quotas *quotas)
 {
     const kv_quotas old = *quotas;
     const size_t capacity = old.capacity != 0 ? 2 * old.capacity : 64;
-    kv_tenant_space *const places = ar_calloc(capacity, sizeof *places);
+    kv_tenant_use *const places = ar_calloc(capacity, sizeof *places);
     if (places == NULL) {
         return false;
     }
@@ -71,28 +71,46 @@ int64_t kv_quota_bytes(const kv_quotas *quotas, const kv_tenant *tenant)
     return quotas->capacity != 0 ? quotas->places[place_of(quotas, tenant)].bytes : 0;
 }
 
-bool kv_quota_add(kv_quotas *quotas, const kv_tenant *tenant, int64_t bytes)
+bool kv_quota_add(kv_quotas *quotas, const kv_tenant_use *change)
 {
-    if (bytes == 0) {
+    if (change->bytes == 0) {
         return true;
     }
     if (2 * (quotas->n + 1) > quotas->capacity && !grow(quotas)) {
         return false;
     }
-    const size_t i = place_of(quotas, tenant);
-    kv_tenant_space *const place = &quotas->places[i];
+    const size_t i = place_of(quotas, &change->tenant);
+    kv_tenant_use *const place = &quotas->places[i];
     if (place->bytes == 0) {
-        if (bytes < 0) {
+        if (change->bytes < 0) {
             return true; /* of a tenant that there was no memory to count */
         }
-        place->tenant = *tenant;
+        *place = (kv_tenant_use){.tenant = change->tenant};
         quotas->n++;
     }
-    place->bytes += bytes;
+    place->bytes += change->bytes;
+    place->pinned_bytes += change->pinned_bytes;
+    for (int kind = 0; kind < KV_DISK_KINDS; kind++) {
+        place->records[kind] += change->records[kind];
+    }
     if (place->bytes <= 0) {
         remove_at(quotas, i);
     }
     return true;
+}
+
+size_t kv_quotas_list(const kv_quotas *quotas, kv_tenant_use *out, size_t capacity)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < quotas->capacity; i++) {
+        if (quotas->places[i].bytes != 0) {
+            if (n < capacity) {
+                out[n] = quotas->places[i];
+            }
+            n++;
+        }
+    }
+    return n;
 }
 
 void kv_quotas_fini(kv_quotas *quotas)

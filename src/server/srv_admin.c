@@ -25,6 +25,7 @@ static bool reply_text(srv_request *r, size_t (*get)(const di_service *service, 
 
 static bool reply_tenants(srv_request *r) { return reply_text(r, di_service_tenants); }
 static bool reply_cache(srv_request *r) { return reply_text(r, di_service_cache); }
+static bool reply_cache_tenants(srv_request *r) { return reply_text(r, di_service_cache_tenants); }
 
 static di_status pause(di_service *s, const char *name, di_error *err) { return di_service_set_tenant(s, name, DI_TENANT_PAUSED, err); }
 static di_status resume(di_service *s, const char *name, di_error *err) { return di_service_set_tenant(s, name, DI_TENANT_OPEN, err); }
@@ -131,6 +132,7 @@ static const srv_route admin_routes[] = {
     {.path = "/admin/tenants", .label = "admin_tenants", .methods = SRV_GET, .page = reply_tenants, .errors = DI_CHAT},
     {.path = "/admin/tenants/", .label = "admin_tenant", .methods = SRV_POST, .page = change_tenant, .errors = DI_CHAT, .rest = true},
     {.path = "/admin/cache", .label = "admin_cache", .methods = SRV_GET, .page = reply_cache, .errors = DI_CHAT},
+    {.path = "/admin/cache/tenants", .label = "admin_cache_tenants", .methods = SRV_GET, .page = reply_cache_tenants, .errors = DI_CHAT},
     {.path = "/admin/cache/purge", .label = "admin_cache_purge", .methods = SRV_POST, .page = purge_all, .errors = DI_CHAT},
     {.path = "/admin/drain", .label = "admin_drain", .methods = SRV_POST, .page = drain_all, .errors = DI_CHAT},
     {.path = "/admin/stats", .label = "admin_stats", .methods = SRV_GET, .page = reply_stats, .errors = DI_CHAT},

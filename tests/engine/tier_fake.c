@@ -222,6 +222,15 @@ static int fake_poll(void *store)
 
 static void fake_counters(const void *store, kv_disk_counters *out) { *out = ((const tier_fake *)store)->counters; }
 
+/* It keeps no accounts. */
+static size_t fake_tenants(const void *store, kv_tenant_use *out, size_t capacity)
+{
+    (void)store;
+    (void)out;
+    (void)capacity;
+    return 0;
+}
+
 static void fake_close(void *store)
 {
     tier_fake *const f = store;
@@ -243,6 +252,7 @@ kv_lower tier_fake_lower(tier_fake *f)
         .care = fake_care,
         .poll = fake_poll,
         .counters = fake_counters,
+        .tenants = fake_tenants,
         .close = fake_close,
     };
     return (kv_lower){.table = &table, .store = f};

@@ -47,6 +47,36 @@ static void stats_and_verify_count_what_is_there(void **state)
     dfix_remove(&d);
 }
 
+static void tenants_are_listed_with_what_they_have(void **state)
+{
+    (void)state;
+    const dfix_dir d = dfix_make();
+    di_cache_tenant t[3];
+    char id[DI_CACHE_TENANT_ID_BYTES];
+    size_t n = 0;
+    fill(&d);
+    assert_int_equal(di_cache_tenant_id("blue", 4, id, NULL), DI_OK);
+    assert_int_equal(strlen(id), DI_CACHE_TENANT_ID_BYTES - 1);
+    assert_int_equal(di_cache_read_tenants(d.path, t, 3, &n, NULL), DI_OK);
+    assert_int_equal(n, 2);
+    assert_string_equal(t[0].id, "00000000000000000000000000000000"); /* dfix_put's, and the largest */
+    assert_int_equal(t[0].units, N - 4);
+    assert_int_equal(t[0].snapshots, 1);
+    assert_int_equal(t[0].bytes, (N - 4 + 1) * 8192);
+    assert_int_equal(t[0].pinned_bytes, 8192);
+    assert_string_equal(t[1].id, id);
+    assert_int_equal(t[1].units, 4);
+    assert_int_equal(t[1].snapshots, 0);
+    assert_int_equal(t[1].bytes, 4 * 8192);
+    assert_int_equal(t[1].pinned_bytes, 0);
+    int64_t purged;
+    assert_int_equal(di_cache_purge(d.path, NULL, "blue", &purged, NULL), DI_OK);
+    assert_int_equal(di_cache_read_tenants(d.path, t, 1, &n, NULL), DI_OK);
+    assert_int_equal(n, 1);
+    assert_int_equal(t[0].units, N - 4);
+    dfix_remove(&d);
+}
+
 static void verify_names_the_damage(void **state)
 {
     (void)state;
@@ -131,6 +161,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stats_and_verify_count_what_is_there),
+        cmocka_unit_test(tenants_are_listed_with_what_they_have),
         cmocka_unit_test(verify_names_the_damage),
         cmocka_unit_test(purge_takes_one_tenant_or_all),
         cmocka_unit_test(who_uses_the_directory_alone_is_not_disturbed),

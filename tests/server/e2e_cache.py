@@ -32,6 +32,12 @@ def figure(server, name, tier):
     return next(value for key, value in server.metrics().items() if key.startswith(f"deepinfer_cache_{name}{{") and f'"{tier}"' in key)
 
 
+def cache_stats(folder, *more):
+    done = subprocess.run([BINARY, "cache", "stats", "--json", *more, folder], capture_output=True, timeout=60, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
 def stored(server):
     return until(lambda: figure(server, "stored_bytes_total", "dir") > 0 and figure(server, "units", "dir") >= 5, "written down")
 
@@ -86,6 +92,11 @@ def test_the_admin_lists_pins_and_purges(tmp_path):
         stored(server)
         tiers = {tier["name"]: tier for tier in server.admin("GET", "/admin/cache")["tiers"]}
         assert set(tiers) == {"memory", "dir"} and tiers["dir"]["units"] == 5 and tiers["dir"]["max_bytes"] == 256 << 20
+        tenant = server.admin("GET", "/admin/cache/tenants")["tenants"][0]
+        assert (tenant["tier"], tenant["units"], tenant["pinned_bytes"]) == ("dir", 5, 0) and tenant["bytes"] >= 5 * 128 * 534
+        listed = [json.loads(line) for line in cache_stats(tmp_path / "kv", "--tenants")]
+        assert [one["tenant"] for one in listed] == [tenant["id"]] and listed[0]["bytes"] == tenant["bytes"]
+        assert cache_stats(tmp_path / "kv", "--tenant", tenant["name"]) and not cache_stats(tmp_path / "kv", "--tenant", "nobody")
         assert server.admin("POST", "/admin/tenants/somebody/pin-cache")["action"] == "pin-cache"
         server.admin("POST", "/admin/cache/purge")
         until(lambda: figure(server, "units", "dir") == 0, "purged")

@@ -410,6 +410,12 @@ size_t di_service_cache(const di_service *service, char *out, size_t capacity)
     return (size_t)snprintf(out, capacity, "{\"tiers\":[{\"name\":\"memory\"}]}");
 }
 
+size_t di_service_cache_tenants(const di_service *service, char *out, size_t capacity)
+{
+    (void)service;
+    return (size_t)snprintf(out, capacity, "{\"tenants\":[{\"tier\":\"dir\",\"name\":\"alice\"}]}");
+}
+
 void fake_last_cache(di_service *s, char *out, size_t capacity)
 {
     pthread_mutex_lock(&s->lock);

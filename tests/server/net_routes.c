@@ -342,6 +342,9 @@ static void the_admin_port_has_its_own_key(void **state)
     wire_ask(admin, "GET /admin/cache HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer boss\r\n\r\n", true, &r);
     wire_expect(&r, 200, "{\"tiers\":[{\"name\":\"memory\"}]}");
     wire_fini(&r);
+    wire_ask(admin, "GET /admin/cache/tenants HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer boss\r\n\r\n", true, &r);
+    wire_expect(&r, 200, "{\"tenants\":[{\"tier\":\"dir\",\"name\":\"alice\"}]}");
+    wire_fini(&r);
     static const char *const acts[][3] = {{"/admin/tenants/team/a/pin-cache", "\"action\":\"pin-cache\"", "pin team/a"},
                                           {"/admin/tenants/team/a/unpin-cache", "\"action\":\"unpin-cache\"", "unpin team/a"},
                                           {"/admin/tenants/team/a/purge-cache", "\"action\":\"purge-cache\"", "purge team/a"},
