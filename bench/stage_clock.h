@@ -6,6 +6,8 @@
 #ifndef BENCH_STAGE_CLOCK_H
 #define BENCH_STAGE_CLOCK_H
 
+#include "model/mdl_config.h"
+
 #include <deepinfer/engine.h>
 
 #include <stdint.h>
@@ -15,6 +17,19 @@ void stage_clock_stop(di_engine *engine);
 
 /* Time in all stages since the start. */
 int64_t stage_clock_ns(void);
+
+enum { STAGE_CLOCK_STAGES = 15 };
+
+/* What each stage took in each layer since the start, and how many rows; what is no layer's stands behind the last one. */
+typedef struct stage_cells {
+    int64_t ns[STAGE_CLOCK_STAGES][MDL_MAX_LAYERS + 1];
+    int64_t rows[STAGE_CLOCK_STAGES][MDL_MAX_LAYERS + 1];
+} stage_cells;
+
+void stage_clock_cells(stage_cells *out);
+
+/* What the rows of `part` would take at the times a row of `full`, which has a row wherever `part` has one. */
+double stage_clock_predict(const stage_cells *full, const stage_cells *part);
 
 /* A line for each stage that ran, to standard error; n steps were measured. */
 void stage_clock_print(int n_steps);

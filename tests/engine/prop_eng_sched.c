@@ -2,7 +2,8 @@
  * submitted in random order to a scheduler with little memory, give what each choice gives alone as a sequence of its own; with tiers
  * below the device too, whose disk fails now and then. Preemptions, forks, prefix hits and restores must happen on the way. In the
  * end no page, state or promise is left. Some runs let the scheduler choose how many drafts it verifies; their steps depend on measured
- * times, so they are counted apart.
+ * times, so they are counted apart. All of it holds under bounded replay of the decoder too, whose results the prompt alone decides: it ends
+ * where the prompt does, also for a choice that was preempted and comes back with its output.
  * ctest: timeout=900 */
 #include "engine/engine_int.h"
 #include "engine/eng_model.h"
@@ -27,6 +28,7 @@ enum { ROUNDS = 6, DEMO_SCRIPTS = 5, DEMO_PROMPT = 900, RUNS = 60 };
 
 static di_model *model;
 static di_model_info info;
+static di_replay replay; /* of every engine */
 
 /* A request, and what its choices give alone. */
 typedef struct script {
@@ -67,7 +69,7 @@ static di_engine *open_engine(int32_t chunk, int64_t kv_bytes, int32_t threads, 
 {
     di_engine *e = NULL;
     di_error err;
-    const di_engine_options o = {.chunk_tokens = chunk, .kv_bytes = kv_bytes, .n_threads = threads, .draft = draft};
+    const di_engine_options o = {.chunk_tokens = chunk, .kv_bytes = kv_bytes, .n_threads = threads, .replay = replay, .draft = draft};
     if (di_engine_open(model, &o, &e, &err) != DI_OK) {
         fail_msg("%s", err.message);
     }
@@ -302,14 +304,15 @@ static void run_mixed(const script *scripts, size_t n_scripts, size_t n_runs, in
     free(runs);
 }
 
-static void golden(const char *dir)
+static void golden(const char *dir, di_replay mode, uint64_t rounds)
 {
     script *const scripts = calloc(MAX_SCRIPTS, sizeof *scripts);
     assert_non_null(scripts);
     open_model(dir);
+    replay = mode;
     totals sum = {.preempted = 0};
     totals chosen = {.preempted = 0};
-    for (uint64_t round = 0; round < ROUNDS; round++) {
+    for (uint64_t round = 0; round < rounds; round++) {
         uint64_t seed = 991 * round + 5 + unit_seed();
         write_scripts(scripts, MAX_SCRIPTS, 150, MAX_NEW, &seed);
         /* An eighth is for states: at least as many as a task can have choices. */
@@ -331,6 +334,7 @@ static void golden(const char *dir)
     assert_true(sum.cached > 0 || ROUNDS < 2);
     assert_true(sum.cancelled > 0);
     assert_true(sum.preempted > 0);
+    replay = DI_REPLAY_OFF;
     assert_true((sum.accepted > 0 && sum.accepted < sum.drafted) || ROUNDS < 2);
     print_message("%lld of %lld drafts accepted; where their number was chosen %lld of %lld\n", (long long)sum.accepted, (long long)sum.drafted,
                   (long long)chosen.accepted, (long long)chosen.drafted);
@@ -341,13 +345,19 @@ static void golden(const char *dir)
 static void t6(void **state)
 {
     (void)state;
-    golden("tests/data/model/t6");
+    golden("tests/data/model/t6", DI_REPLAY_OFF, ROUNDS);
 }
 
 static void t6_odd(void **state)
 {
     (void)state;
-    golden("tests/data/model/t6-odd");
+    golden("tests/data/model/t6-odd", DI_REPLAY_OFF, ROUNDS);
+}
+
+static void t6_odd_replayed(void **state)
+{
+    (void)state;
+    golden("tests/data/model/t6-odd", DI_REPLAY_DECODER, (ROUNDS + 2) / 3);
 }
 
 static void demo(void **state)
@@ -378,6 +388,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(t6),
         cmocka_unit_test(t6_odd),
+        cmocka_unit_test(t6_odd_replayed),
         cmocka_unit_test(demo),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
