@@ -28,14 +28,9 @@ static void set_sampling(chat_engine *e, const chat_engine_options *o)
 di_status chat_engine_open(chat_engine *e, const chat_engine_options *o, di_error *err)
 {
     memset(e, 0, sizeof *e);
-    const di_engine_options options = {
-        .backend = o->engine.backend,
-        .cpu_isa = o->engine.cpu_isa,
-        .n_threads = (int32_t)o->engine.threads,
-        .chunk_tokens = (int32_t)o->engine.chunk_tokens,
-        .max_tokens = o->max_context,
-        .replay = cli_replay(&o->engine),
-    };
+    di_engine_options options;
+    cli_get_engine(&o->engine, &options);
+    options.max_tokens = o->max_context;
     di_status status = cli_open_model(o->engine.model, &e->model, err);
     if (status != DI_OK) {
         return status;

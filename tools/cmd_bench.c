@@ -144,16 +144,14 @@ static di_status run_decode(const bench_job *j, bench_slice *s, di_error *err)
 
 static di_status run_all(const bench_job *j, const di_model *model, di_error *err)
 {
-    const bench_setup setup = {
-        .engine = {.backend = j->engine.backend,
-                   .cpu_isa = j->engine.cpu_isa,
-                   .n_threads = (int32_t)j->engine.threads,
-                   .chunk_tokens = (int32_t)(j->engine.chunk_tokens > 0 ? j->engine.chunk_tokens : j->prompt)},
+    bench_setup setup = {
         .rounds = (int32_t)j->rounds,
         .prompt = (int32_t)j->prompt,
         .context = (int32_t)j->context,
     };
     bench_slice *s;
+    cli_get_engine(&j->engine, &setup.engine);
+    setup.engine.chunk_tokens = (int32_t)(j->engine.chunk_tokens > 0 ? j->engine.chunk_tokens : j->prompt);
     di_status status = bench_slice_new(model, &setup, &s, err);
     if (status != DI_OK) {
         return status;

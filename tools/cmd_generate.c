@@ -133,15 +133,9 @@ static bool take_interrupt(generation *g)
 
 static di_status open_engine(generation *g, di_error *err)
 {
-    const cli_engine_options *o = &g->engine_options;
-    const di_engine_options options = {
-        .backend = o->backend,
-        .cpu_isa = o->cpu_isa,
-        .n_threads = (int32_t)o->threads,
-        .chunk_tokens = (int32_t)o->chunk_tokens,
-        .max_tokens = g->max_context,
-        .replay = cli_replay(o),
-    };
+    di_engine_options options;
+    cli_get_engine(&g->engine_options, &options);
+    options.max_tokens = g->max_context;
     di_model_info info;
     di_model_get_info(g->model, &info);
     g->context = g->max_context > 0 && g->max_context < info.max_tokens ? g->max_context : info.max_tokens;

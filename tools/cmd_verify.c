@@ -267,6 +267,8 @@ static di_status verify_checkpoint(verification *v, const char *dir, di_error *e
         .cpu_isa = v->engine.cpu_isa,
         .n_threads = (int32_t)v->engine.threads,
         .chunk_tokens = (int32_t)v->engine.chunk_tokens,
+        .ram_budget = v->engine.ram.bytes,
+        .ram_percent = v->engine.ram.percent,
     };
     const size_t judged = v->n_judged;
     const size_t exact = v->n_exact;
@@ -379,6 +381,8 @@ static di_status verify_eval(verification *v, const char *dir, di_error *err)
         .cpu_isa = v->engine.cpu_isa,
         .n_threads = (int32_t)v->engine.threads,
         .chunk_tokens = (int32_t)v->engine.chunk_tokens,
+        .ram_budget = v->engine.ram.bytes,
+        .ram_percent = v->engine.ram.percent,
     };
     vf_eval e;
     di_model *model = NULL;

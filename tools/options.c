@@ -74,6 +74,11 @@ void cli_add_real(cli_parser *p, const char *name, const char *arg, double *valu
     o->max = max;
 }
 
+void cli_add_budget(cli_parser *p, const char *name, cli_budget *value, const char *help)
+{
+    add(p, CLI_BUDGET, name, "SIZE|PERCENT%", help)->value.budget = value;
+}
+
 void cli_mark_secret(cli_parser *p)
 {
     p->options[p->n_options - 1].secret = true;
@@ -90,6 +95,19 @@ void cli_add_engine(cli_parser *p, cli_engine_options *o)
     cli_add_string(p, "cpu-isa", "NAME", &o->cpu_isa, "instructions of backend cpu: auto, avx2, avx512 or avx512vnni; same results");
     cli_add_int(p, "threads", "N", &o->threads, 0, 1024, "worker threads; 0 = all processors");
     cli_add_int(p, "chunk-tokens", "N", &o->chunk_tokens, 0, 1 << 20, "most tokens of one forward pass; 0 = default");
+    cli_add_budget(p, "ram-budget", &o->ram, "memory for weights, as in 20G or 30% of the checkpoint; the rest is read when needed (all)");
+}
+
+void cli_get_engine(const cli_engine_options *o, di_engine_options *out)
+{
+    di_engine_options_default(out);
+    out->backend = o->backend;
+    out->cpu_isa = o->cpu_isa;
+    out->n_threads = (int32_t)o->threads;
+    out->chunk_tokens = (int32_t)o->chunk_tokens;
+    out->replay = cli_replay(o);
+    out->ram_budget = o->ram.bytes;
+    out->ram_percent = o->ram.percent;
 }
 
 /* In the order of di_replay. */
@@ -175,12 +193,45 @@ static bool read_real(const cli_option *o, const char *text, double *out, char *
     return true;
 }
 
+int64_t cli_size(const char *text)
+{
+    static const char units[] = "KMGT";
+    char *end = NULL;
+    if (text == NULL) {
+        return 0;
+    }
+    errno = 0;
+    const long long n = strtoll(text, &end, 10);
+    const char *const unit = *end != '\0' ? strchr(units, *end) : NULL;
+    const int shift = unit != NULL ? 10 * (int)(unit - units + 1) : 0;
+    const bool read = end != text && *(unit != NULL ? end + 1 : end) == '\0' && errno == 0 && text[0] >= '0' && text[0] <= '9';
+    return read && n <= (INT64_C(1) << 50) >> shift ? (int64_t)n << shift : -1;
+}
+
+static bool read_budget(const char *text, cli_budget *out, char *why, size_t capacity)
+{
+    char *end = NULL;
+    const long percent = strtol(text, &end, 10);
+    *out = (cli_budget){.text = text};
+    if (strcmp(end, "%") == 0 && percent >= 1 && percent <= 100) {
+        out->percent = (int32_t)percent;
+        return true;
+    }
+    out->bytes = cli_size(text);
+    if (out->bytes <= 0) {
+        snprintf(why, capacity, "'%s' is neither a size, as in 500M or 20G, nor a share from 1%% to 100%%", text);
+        return false;
+    }
+    return true;
+}
+
 bool cli_store(cli_option *o, const char *text, cli_source source, char *why, size_t capacity)
 {
     const bool wins = source >= o->source;
     bool flag = true;
     int64_t integer = 0;
     double real = 0;
+    cli_budget budget;
     bool good = true;
     switch (o->kind) {
     case CLI_FLAG:
@@ -209,6 +260,12 @@ bool cli_store(cli_option *o, const char *text, cli_source source, char *why, si
         good = read_real(o, text, &real, why, capacity);
         if (good && wins) {
             *o->value.real = real;
+        }
+        break;
+    case CLI_BUDGET:
+        good = read_budget(text, &budget, why, capacity);
+        if (good && wins) {
+            *o->value.budget = budget;
         }
         break;
     }

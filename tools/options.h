@@ -17,7 +17,7 @@
 #define CLI_MAX_OPTIONS 96
 #define CLI_MAX_LIST CONFIG_MAX_VALUES
 
-typedef enum cli_kind { CLI_FLAG, CLI_STRING, CLI_LIST, CLI_INT, CLI_REAL } cli_kind;
+typedef enum cli_kind { CLI_FLAG, CLI_STRING, CLI_LIST, CLI_INT, CLI_REAL, CLI_BUDGET } cli_kind;
 
 typedef enum cli_source { CLI_DEFAULT, CLI_FILE, CLI_ENVIRONMENT, CLI_COMMAND_LINE } cli_source; /* the later wins */
 
@@ -26,6 +26,13 @@ typedef struct cli_list {
     const char *items[CLI_MAX_LIST];
     size_t n;
 } cli_list;
+
+/* A size, or a share of something whose size is known later. */
+typedef struct cli_budget {
+    const char *text; /* NULL = not given */
+    int64_t bytes;    /* one of the two, the other is 0 */
+    int32_t percent;  /* 1..100 */
+} cli_budget;
 
 typedef struct cli_option {
     const char *name; /* long option without dashes */
@@ -40,6 +47,7 @@ typedef struct cli_option {
         cli_list *list;
         int64_t *integer;
         double *real;
+        cli_budget *budget;
     } value; /* holds the default before parsing */
     bool secret;       /* --print-config does not show it */
     cli_source source; /* whose value it is */
@@ -65,6 +73,11 @@ void cli_add_list(cli_parser *p, const char *name, const char *arg, cli_list *va
 void cli_add_int(cli_parser *p, const char *name, const char *arg, int64_t *value, int64_t min, int64_t max, const char *help);
 void cli_add_real(cli_parser *p, const char *name, const char *arg, double *value, double min, double max, const char *help);
 
+void cli_add_budget(cli_parser *p, const char *name, cli_budget *value, const char *help);
+
+/* "500M": bytes, with K, M, G or T as powers of 1024, up to 1024T. NULL = 0; -1 = not understood. */
+int64_t cli_size(const char *text);
+
 /* The option added last is a secret: a password, a key. */
 void cli_mark_secret(cli_parser *p);
 
@@ -76,10 +89,13 @@ typedef struct cli_engine_options {
     int64_t threads;
     int64_t chunk_tokens;
     const char *replay;
+    cli_budget ram;
 } cli_engine_options;
 
 void cli_add_model(cli_parser *p, cli_engine_options *o);  /* --model */
-void cli_add_engine(cli_parser *p, cli_engine_options *o); /* --backend --cpu-isa --threads --chunk-tokens */
+void cli_add_engine(cli_parser *p, cli_engine_options *o); /* --backend --cpu-isa --threads --chunk-tokens --ram-budget */
+/* What they say; everything else of *out is the default. */
+void cli_get_engine(const cli_engine_options *o, di_engine_options *out);
 
 /* --replay; the check behind parsing, CLI_OK or CLI_USAGE with a message. */
 void cli_add_replay(cli_parser *p, cli_engine_options *o);

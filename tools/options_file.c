@@ -48,8 +48,8 @@ static cli_option *find(cli_parser *p, const char *key)
 /* What the file's types allow, before the value itself is looked at. */
 static di_status check_type(const cli_option *o, const config_entry *e, di_error *err)
 {
-    static const char *const kinds[] = {"true or false", "a text", "a list", "a whole number", "a number"};
-    const bool text = o->kind == CLI_STRING || o->kind == CLI_LIST;
+    static const char *const kinds[] = {"true or false", "a text", "a list", "a whole number", "a number", "a size or a share"};
+    const bool text = o->kind == CLI_STRING || o->kind == CLI_LIST || o->kind == CLI_BUDGET;
     if (e->is_list != (o->kind == CLI_LIST)) {
         return err_set(err, DI_E_FORMAT, "%s takes %s%s", o->name, kinds[o->kind], e->is_list ? ", not a list" : ": [value, ...]");
     }
@@ -172,6 +172,9 @@ static const char *unprintable(const cli_option *o, bool all)
     case CLI_REAL:
         reason = !(*o->value.real >= o->min && *o->value.real <= o->max) ? "not set" : NULL;
         break;
+    case CLI_BUDGET:
+        reason = o->value.budget->text == NULL ? "not set" : NULL;
+        break;
     }
     return reason == NULL && o->secret && !all ? "*** (a secret: --print-config=all shows it)" : reason;
 }
@@ -198,6 +201,9 @@ static void put_value(buf *out, const cli_option *o)
         break;
     case CLI_REAL:
         buf_real(out, *o->value.real);
+        break;
+    case CLI_BUDGET:
+        put_text(out, o->value.budget->text);
         break;
     }
 }

@@ -3,7 +3,6 @@
 
 #include "tools.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -136,22 +135,6 @@ static int32_t draft_tokens(const char *text)
     return one_digit ? text[n] - '0' : -1;
 }
 
-/* "500M": bytes, with K, M, G or T as powers of 1024. NULL = 0; -1 = not understood. */
-static int64_t size_of(const char *text)
-{
-    static const char units[] = "KMGT";
-    char *end = NULL;
-    if (text == NULL) {
-        return 0;
-    }
-    errno = 0;
-    const long long n = strtoll(text, &end, 10);
-    const char *const unit = *end != '\0' ? strchr(units, *end) : NULL;
-    const int shift = unit != NULL ? 10 * (int)(unit - units + 1) : 0;
-    const bool read = end != text && *(unit != NULL ? end + 1 : end) == '\0' && errno == 0 && text[0] >= '0' && text[0] <= '9';
-    return read && n <= (INT64_C(1) << 50) >> shift ? (int64_t)n << shift : -1;
-}
-
 static int check_cache(const cli_parser *p, const serve_options *o)
 {
     const struct {
@@ -162,7 +145,7 @@ static int check_cache(const cli_parser *p, const serve_options *o)
                  {"cache-ram", o->cache_ram},
                  {"cache-tenant-bytes", o->cache_tenant_bytes}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        if (size_of(sizes[i].text) < 0) {
+        if (cli_size(sizes[i].text) < 0) {
             return cli_usage(p, "--%s: '%s' is no size: a number of bytes, or with K, M, G or T behind it, up to 1024T", sizes[i].name,
                              sizes[i].text);
         }
@@ -170,7 +153,7 @@ static int check_cache(const cli_parser *p, const serve_options *o)
     if (o->cache_load != NULL && strcmp(o->cache_load, "auto") != 0 && strcmp(o->cache_load, "always") != 0) {
         return cli_usage(p, "--cache-load: '%s' is neither auto nor always", o->cache_load);
     }
-    if ((o->cache_dir != NULL || o->cache_shared != NULL || size_of(o->cache_ram) > 0) && o->no_prefix_cache) {
+    if ((o->cache_dir != NULL || o->cache_shared != NULL || cli_size(o->cache_ram) > 0) && o->no_prefix_cache) {
         return cli_usage(p, "--no-prefix-cache leaves nothing to be kept in a cache");
     }
     return CLI_OK;
@@ -200,32 +183,28 @@ static int64_t in_seconds(double days)
     return seconds > 1 ? (int64_t)seconds : 1;
 }
 
+static void get_engine(const serve_options *o, di_engine_options *out)
+{
+    cli_get_engine(&o->engine, out);
+    out->max_tokens = o->max_context;
+    out->kv_bytes = o->kv_mb * MIB;
+    out->draft = draft_auto(o->draft) || draft_tokens(o->draft) > 0;
+    out->cache = (di_cache_options){
+        .ram_bytes = cli_size(o->cache_ram),
+        .dir = o->cache_dir,
+        .dir_bytes = cli_size(o->cache_bytes),
+        .shared_dir = o->cache_shared,
+        .shared_bytes = cli_size(o->cache_shared_bytes),
+        .tenant_bytes = cli_size(o->cache_tenant_bytes),
+        .ttl_s = {[DI_CACHE_CHAT] = in_seconds(o->cache_chat_days), [DI_CACHE_AGENT] = in_seconds(o->cache_agent_days)},
+        .admit = (int32_t)o->cache_admit,
+        .load = o->cache_load != NULL && strcmp(o->cache_load, "always") == 0 ? DI_CACHE_LOAD_ALWAYS : DI_CACHE_LOAD_AUTO,
+    };
+}
+
 void serve_get_service(const serve_options *o, di_service_options *out)
 {
     *out = (di_service_options){
-        .engine =
-            {
-                .backend = o->engine.backend,
-                .cpu_isa = o->engine.cpu_isa,
-                .n_threads = (int32_t)o->engine.threads,
-                .chunk_tokens = (int32_t)o->engine.chunk_tokens,
-                .max_tokens = o->max_context,
-                .kv_bytes = o->kv_mb * MIB,
-                .replay = cli_replay(&o->engine),
-                .draft = draft_auto(o->draft) || draft_tokens(o->draft) > 0,
-                .cache =
-                    {
-                        .ram_bytes = size_of(o->cache_ram),
-                        .dir = o->cache_dir,
-                        .dir_bytes = size_of(o->cache_bytes),
-                        .shared_dir = o->cache_shared,
-                        .shared_bytes = size_of(o->cache_shared_bytes),
-                        .tenant_bytes = size_of(o->cache_tenant_bytes),
-                        .ttl_s = {[DI_CACHE_CHAT] = in_seconds(o->cache_chat_days), [DI_CACHE_AGENT] = in_seconds(o->cache_agent_days)},
-                        .admit = (int32_t)o->cache_admit,
-                        .load = o->cache_load != NULL && strcmp(o->cache_load, "always") == 0 ? DI_CACHE_LOAD_ALWAYS : DI_CACHE_LOAD_AUTO,
-                    },
-            },
         .scheduler =
             {
                 .step_tokens = (int32_t)o->step_tokens,
@@ -248,6 +227,7 @@ void serve_get_service(const serve_options *o, di_service_options *out)
         .no_cache = o->no_prefix_cache,
         .deepseek_exact = o->deepseek_exact,
     };
+    get_engine(o, &out->engine);
 }
 
 static int32_t in_ms(double seconds)

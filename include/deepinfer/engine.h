@@ -73,12 +73,16 @@ typedef struct di_engine_options {
     bool draft;           /* load the checkpoint's draft model, when it has one (di_sequence_draft) */
     const char *cpu_isa;  /* backend "cpu": avx2, avx512 or avx512vnni; "auto" or NULL = the widest there is. Results are the same bits */
     di_cache_options cache;
+    int64_t ram_budget;   /* bytes of weights in memory; 0 = all. What does not fit is read from the checkpoint's files when a token
+                           * needs it: same bits, at the disk's speed (docs/streaming.md). Backends cpu and ref */
+    int32_t ram_percent;  /* the same as a share of the checkpoint's bytes, 1..100, when ram_budget is 0; 0 = all */
 } di_engine_options;
 
 DI_API void di_engine_options_default(di_engine_options *out); /* the same as all zero */
 
 /* `options` may be NULL. The model must outlive the engine. Errors: DI_E_ARGUMENT, DI_E_UNSUPPORTED, DI_E_MEMORY, DI_E_DEVICE; of the
- * cache's folders DI_E_IO, DI_E_STATE (another engine has it). */
+ * cache's folders DI_E_IO, DI_E_STATE (another engine has it); of a RAM budget DI_E_LIMIT
+ * (too small: the message says what it takes), DI_E_IO. */
 DI_API di_status di_engine_open(const di_model *model, const di_engine_options *options, di_engine **out, di_error *err);
 DI_API void di_engine_close(di_engine *engine); /* frees its sequences too */
 
@@ -93,6 +97,24 @@ typedef struct di_engine_stats {
 } di_engine_stats;
 
 DI_API void di_engine_get_stats(const di_engine *engine, di_engine_stats *out);
+
+/* Weights that are read when they are needed (ram_budget); all zero when everything is in memory. */
+typedef struct di_stream_stats {
+    int64_t budget_bytes;
+    int64_t resident_bytes; /* of weights that stay in memory */
+    int64_t cache_bytes;    /* of slots for routed experts */
+    int64_t experts;        /* routed ones of the model */
+    int64_t slots;          /* of which so many are in memory at a time */
+    int64_t hits;           /* sums from here on: experts that a layer needed and found, or that a guess was already reading */
+    int64_t misses;
+    int64_t guessed;        /* read because the next layer was likely to need them */
+    int64_t guessed_right;
+    int64_t engram_rows;    /* rows of Engram tables that were read */
+    int64_t read_bytes;
+    int64_t wait_ns;        /* time in which the computation waited for the disk */
+} di_stream_stats;
+
+DI_API void di_engine_get_stream_stats(const di_engine *engine, di_stream_stats *out);
 
 typedef struct di_kv_stats {
     int64_t bytes;          /* taken from the budget so far */

@@ -39,6 +39,16 @@ def _is_ids(value: Any) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, (str, bytes)) and all(isinstance(item, numbers.Integral) for item in value)
 
 
+def _ram(budget: int | str) -> tuple[int, int]:
+    """Bytes and percent; one of them is 0."""
+    if isinstance(budget, int):
+        return budget, 0
+    number = budget.removesuffix("%")
+    if number == budget or not number.isdecimal() or not 1 <= int(number) <= 100:
+        raise ValueError(f"ram_budget: {budget!r} is neither a number of bytes nor a share from '1%' to '100%'")
+    return 0, int(number)
+
+
 class LLM:
     """A model with its engine. All methods may be called from any thread, also at the same time; requests are batched together.
 
@@ -57,6 +67,7 @@ class LLM:
         cache_dir: folder that keeps computed prefixes for later runs, see docs/kv_cache.md; None keeps them in memory only.
         cache_bytes: budget of that folder; 0 is 16 GiB.
         cache_ram_bytes: memory between the engine and that folder; 0 is a sixteenth of the machine's.
+        ram_budget: memory for weights, bytes or "30%" of the checkpoint; the rest is read when it is needed, see docs/streaming.md. 0 is all.
         prepare_threads: threads that read and encode requests; 0 is the default.
         served_model_name: the name in requests and replies.
     """
@@ -64,7 +75,7 @@ class LLM:
     def __init__(self, model: str | os.PathLike[str] | None = None, *, backend: str = "auto", threads: int = 0, chunk_tokens: int = 0,
                  max_model_len: int = 0, kv_cache_bytes: int = 0, max_num_seqs: int = 0, enable_prefix_caching: bool = True,
                  replay: str = "off", cache_dir: str | os.PathLike[str] | None = None, cache_bytes: int = 0, cache_ram_bytes: int = 0,
-                 prepare_threads: int = 0, served_model_name: str | None = None) -> None:
+                 ram_budget: int | str = 0, prepare_threads: int = 0, served_model_name: str | None = None) -> None:
         if replay not in s.REPLAY:
             raise ValueError(f"replay: {replay!r} is none of {', '.join(s.REPLAY)}")
         options = s.ServiceOptions()
@@ -72,6 +83,7 @@ class LLM:
                                          kv_bytes=kv_cache_bytes, replay=s.REPLAY[replay])
         options.engine.cache = s.CacheOptions(dir=os.fsencode(cache_dir) if cache_dir is not None else None, dir_bytes=cache_bytes,
                                               ram_bytes=cache_ram_bytes)
+        options.engine.ram_budget, options.engine.ram_percent = _ram(ram_budget)
         options.scheduler = s.SchedulerOptions(max_running=max_num_seqs)
         options.model_name = served_model_name.encode() if served_model_name else None
         options.n_prepare_threads = prepare_threads

@@ -40,18 +40,42 @@ static di_status open_regular(const char *path, int *fd, size_t *size, di_error 
     return DI_OK;
 }
 
+bool file_identity_of(int fd, file_identity *out)
+{
+    struct stat info;
+    if (fstat(fd, &info) != 0) {
+        return false;
+    }
+    *out = (file_identity){.device = (uint64_t)info.st_dev,
+                           .inode = (uint64_t)info.st_ino,
+                           .size = (uint64_t)info.st_size,
+                           .written_ns = (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec};
+    return true;
+}
+
+bool file_identity_equal(const file_identity *a, const file_identity *b)
+{
+    return a->device == b->device && a->inode == b->inode && a->size == b->size && a->written_ns == b->written_ns;
+}
+
 di_status file_map_open(const char *path, file_map *out, di_error *err)
 {
     int fd;
     size_t size;
+    file_identity identity;
     const di_status status = open_regular(path, &fd, &size, err);
     if (status != DI_OK) {
         return status;
     }
+    if (!file_identity_of(fd, &identity)) {
+        const int saved = errno;
+        close(fd);
+        return err_set_errno(err, saved, "cannot inspect %s", path);
+    }
     if (size == 0) {
         static const uint8_t nothing[1];
         close(fd);
-        *out = (file_map){.data = nothing};
+        *out = (file_map){.data = nothing, .identity = identity};
         return DI_OK;
     }
     void *base = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -60,7 +84,7 @@ di_status file_map_open(const char *path, file_map *out, di_error *err)
     if (base == MAP_FAILED) {
         return err_set_errno(err, map_errno, "cannot map %s (%zu bytes)", path, size);
     }
-    *out = (file_map){.data = base, .size = size, .base = base, .span = size};
+    *out = (file_map){.data = base, .size = size, .base = base, .span = size, .identity = identity};
     return DI_OK;
 }
 

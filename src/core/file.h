@@ -4,12 +4,25 @@
 
 #include <deepinfer/base.h>
 
+/* Which file, and in which state: not the same any more when it was replaced, rewritten or cut. */
+typedef struct file_identity {
+    uint64_t device;
+    uint64_t inode;
+    uint64_t size;
+    int64_t written_ns; /* time of its last change */
+} file_identity;
+
+/* False when the system does not tell. */
+bool file_identity_of(int fd, file_identity *out);
+bool file_identity_equal(const file_identity *a, const file_identity *b);
+
 /* A read-only private mapping. An empty file has size 0 and data != NULL. Owner: whoever called file_map_open. */
 typedef struct file_map {
     const uint8_t *data;
     size_t size;
     void *base;  /* private: address for munmap */
     size_t span; /* private */
+    file_identity identity; /* when it was mapped */
 } file_map;
 
 /* Maps a regular file. Errors: DI_E_IO (message names the path), DI_E_FORMAT for something not a regular file. */

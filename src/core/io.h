@@ -1,5 +1,5 @@
 /* io.h - what those who read and write large files ask of the operating system: one small table, with io_uring, with a pool of threads, or
- * with a disk that lies (tests/kv/faulty.h).
+ * with a disk that lies (tests/support/faulty.h).
  *
  * A queue (io_queue) belongs to one thread, which submits requests and waits for them; others only wake it. File functions may block and
  * return 0 or a negative errno. */

@@ -514,6 +514,11 @@ const char *st_label(const st_file *file)
     return file->label;
 }
 
+const file_map *st_mapping(const st_file *file)
+{
+    return &file->map;
+}
+
 size_t st_count(const st_file *file)
 {
     return file->count;

@@ -7,6 +7,8 @@
 #ifndef CORE_SAFETENSORS_H
 #define CORE_SAFETENSORS_H
 
+#include "core/file.h"
+
 #include <deepinfer/base.h>
 
 typedef enum st_dtype {
@@ -45,6 +47,7 @@ di_status st_open_header(const char *header, size_t header_size, size_t data_siz
 bool st_attach(st_file *file, const char *name, const void *data);
 
 const char *st_label(const st_file *file);
+const file_map *st_mapping(const st_file *file); /* borrowed; its data is NULL for a file of which only the header is there */
 size_t st_count(const st_file *file);
 const st_tensor *st_at(const st_file *file, size_t i); /* in the order of the header */
 const st_tensor *st_find(const st_file *file, const char *name); /* NULL when absent; O(log count) */

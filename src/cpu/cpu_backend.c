@@ -130,6 +130,33 @@ static void weight_free(ops_device *device, ops_matrix *matrix)
     matrix->packed = NULL;
 }
 
+static size_t form_bytes(const ops_device *device, const ops_matrix *shape)
+{
+    const size_t bytes = cpu_packed_bytes(shape);
+    (void)device;
+    return bytes != SIZE_MAX ? bytes / 64 * 64 : 0;
+}
+
+typedef struct form_run {
+    ops_matrix *const *matrices;
+    void *const *memory;
+} form_run;
+
+static void form_some(void *arg, size_t begin, size_t end, int thread)
+{
+    const form_run *run = arg;
+    (void)thread;
+    for (size_t i = begin; i < end; i++) {
+        (void)cpu_pack_in_place(run->matrices[i], run->memory[i]);
+    }
+}
+
+static void form(ops_device *device, ops_matrix *const *matrices, void *const *memory, size_t n)
+{
+    form_run run = {.matrices = matrices, .memory = memory};
+    pool_run(ref_of(device)->pool, n, form_some, &run);
+}
+
 const ops_backend cpu_backend = {
     .name = "cpu",
     .description = "packed weights, AVX2 or AVX-512",
@@ -146,6 +173,8 @@ const ops_backend cpu_backend = {
     .copy = ref_copy,
     .weight_load = weight_load,
     .weight_free = weight_free,
+    .form_bytes = form_bytes,
+    .form = form,
     .embed = ref_embed,
     .seam_open = ref_seam_open,
     .seam_close = ref_seam_close,

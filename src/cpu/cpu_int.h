@@ -43,6 +43,9 @@ typedef struct cpu_packed {
  * NULL = this one. */
 cpu_packed *cpu_pack(const ops_matrix *w, bool quads, cpu_store *store, pool *threads);
 void cpu_packed_free(cpu_packed *p, cpu_store *store);
+/* The same for an FP4 matrix whose codes and scales may lie in the memory of the form (ops_backend.form), which is the
+ * caller's: never free it. False leaves w as it is. */
+bool cpu_pack_in_place(ops_matrix *w, void *memory);
 /* Bytes that cpu_pack will take; SIZE_MAX when it refuses the shape. */
 size_t cpu_packed_bytes(const ops_matrix *w);
 

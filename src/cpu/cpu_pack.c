@@ -4,6 +4,7 @@
 
 #include "core/arith.h"
 #include "ops/formats.h"
+#include "ops/vector.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -97,9 +98,34 @@ static bool pack_quads(const uint8_t *src, size_t n_rows, size_t k, uint8_t *pan
     return nan;
 }
 
+/* Sixteen rows of words, i a multiple of 16 of each: the same four rounds with words. */
+OPS_CLONES static void transpose_words(const uint8_t *src, size_t n, uint8_t *panel)
+{
+    for (size_t i = 0; i < n; i += 16) {
+        v16_bits row[16];
+        v16_bits next[16];
+        for (int r = 0; r < 16; r++) {
+            memcpy(&row[r], src + ((size_t)r * n + i) * 4, sizeof row[r]);
+        }
+        for (int round = 0; round < 4; round++) {
+            for (int r = 0; r < 8; r++) {
+                next[2 * r] = __builtin_shufflevector(row[r], row[r + 8], 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+                next[2 * r + 1] =
+                    __builtin_shufflevector(row[r], row[r + 8], 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+            }
+            memcpy(row, next, sizeof next);
+        }
+        memcpy(panel + i * CPU_PANEL * 4, row, sizeof row);
+    }
+}
+
 /* 32-bit words: [n_rows][n] to [n][16]. Eight FP4 codes or two BF16 values make one: they need no change. */
 static void pack_words(const uint8_t *src, size_t n_rows, size_t n, uint8_t *panel)
 {
+    if (n_rows == CPU_PANEL && n % 16 == 0) {
+        transpose_words(src, n, panel);
+        return;
+    }
     for (size_t r = 0; r < n_rows; r++) {
         const uint8_t *in = src + r * n * 4;
         uint8_t *out = panel + r * 4;
@@ -211,6 +237,16 @@ size_t cpu_packed_bytes(const ops_matrix *w)
     return takes_shape(w) && plan(w, &layout, &n_scales) ? layout.bytes : SIZE_MAX;
 }
 
+/* Where the parts of a packed matrix are in its memory. */
+static uint8_t *place(cpu_packed *layout, uint8_t *memory)
+{
+    uint8_t *const codes = memory + (sizeof *layout + 63) / 64 * 64;
+    layout->bytes = layout->bytes / 64 * 64;
+    layout->codes = codes;
+    layout->block_scale = (float *)(void *)(codes + (layout->n_panels * layout->panel_bytes + 63) / 64 * 64);
+    return codes;
+}
+
 cpu_packed *cpu_pack(const ops_matrix *w, bool quads, cpu_store *store, pool *threads)
 {
     cpu_packed layout;
@@ -218,18 +254,14 @@ cpu_packed *cpu_pack(const ops_matrix *w, bool quads, cpu_store *store, pool *th
     if (!takes_shape(w) || !plan(w, &layout, &n_scales)) {
         return NULL;
     }
-    const size_t head = (sizeof layout + 63) / 64 * 64;
     layout.bytes = layout.bytes / 64 * 64;
     uint8_t *memory = store != NULL ? cpu_store_take(store, layout.bytes) : aligned_alloc(64, layout.bytes);
     if (memory == NULL) {
         return NULL;
     }
-    pack_run run = {.w = w, .p = &layout, .codes = memory + head};
-    float *scale = (float *)(void *)(run.codes + (layout.n_panels * layout.panel_bytes + 63) / 64 * 64);
-    layout.codes = run.codes;
-    layout.block_scale = scale;
+    pack_run run = {.w = w, .p = &layout, .codes = place(&layout, memory)};
+    run.scale = (float *)layout.block_scale;
     layout.quads = quads && w->format == OPS_FP8;
-    run.scale = scale;
     pool_run(threads, layout.n_panels, pack_panels, &run);
     if (atomic_load(&run.refused)) {
         cpu_packed_free((cpu_packed *)(void *)memory, store);
@@ -246,4 +278,54 @@ void cpu_packed_free(cpu_packed *p, cpu_store *store)
     } else {
         free(p);
     }
+}
+
+/* --- In place ------------------------------------------------------------------------------------------------------- */
+
+/* Only what pack_scales takes. */
+static bool scales_fit(const ops_matrix *w)
+{
+    const size_t n = (size_t)w->n_out * (size_t)w->n_in / 32;
+    bool odd = false;
+    for (size_t i = 0; i < n; i++) {
+        odd = odd || w->scale[i] == 0 || w->scale[i] == 255;
+    }
+    return !odd;
+}
+
+/* A panel takes more bytes than its codes had, so that packing from front to back overwrites no codes of later panels
+ * when the last codes end behind the last panel; those of the panel itself, and all scales, are set aside first. One
+ * thread: panels must come in order. */
+bool cpu_pack_in_place(ops_matrix *w, void *memory)
+{
+    cpu_packed layout;
+    size_t n_scales;
+    if (w->format != OPS_FP4 || !takes_shape(w) || !plan(w, &layout, &n_scales) || !scales_fit(w)) {
+        return false;
+    }
+    const size_t k = (size_t)w->n_in;
+    const size_t groups = k / 32;
+    uint8_t *const scales = malloc((size_t)w->n_out * groups + CPU_PANEL * k / 2);
+    if (scales == NULL) {
+        return false;
+    }
+    uint8_t *const codes = scales + (size_t)w->n_out * groups;
+    memcpy(scales, w->scale, (size_t)w->n_out * groups);
+    uint8_t *panel = place(&layout, memory);
+    for (size_t o = 0; o < (size_t)w->n_out; o += CPU_PANEL, panel += layout.panel_bytes) {
+        const size_t left = (size_t)w->n_out - o;
+        const size_t n = left < CPU_PANEL ? left : CPU_PANEL;
+        memcpy(codes, w->data + o * (k / 2), n * (k / 2));
+        if (n < CPU_PANEL) {
+            memset(panel, 0, layout.panel_bytes);
+        }
+        pack_words(codes, n, k / 8, panel);
+        (void)pack_scales(scales + o * groups, n, groups, panel + k / 2 * CPU_PANEL);
+    }
+    memcpy(memory, &layout, sizeof layout);
+    free(scales);
+    w->packed = memory;
+    w->data = NULL;
+    w->scale = NULL;
+    return true;
 }

@@ -25,6 +25,10 @@ static di_status check_options(const di_model *model, const di_engine_options *o
     if (o->kv_bytes < 0) {
         return err_set(err, DI_E_ARGUMENT, "kv_bytes is %lld: must be 0 (a quarter of the memory) or more", (long long)o->kv_bytes);
     }
+    if (o->ram_budget < 0 || o->ram_percent < 0 || o->ram_percent > 100) {
+        return err_set(err, DI_E_ARGUMENT, "ram_budget is %lld and ram_percent %d: 0 is all weights, else bytes, or percent up to 100",
+                       (long long)o->ram_budget, o->ram_percent);
+    }
     if (o->max_tokens < 0 || o->max_tokens > mdl_config_of(model)->max_positions) {
         return err_set(err, DI_E_ARGUMENT, "max_tokens is %lld: the model's limit is %d", (long long)o->max_tokens,
                        mdl_config_of(model)->max_positions);
@@ -82,6 +86,15 @@ static di_status open_kv(di_engine *e, const di_engine_options *o, di_error *err
     return status == DI_OK ? eng_tier_open(e, &o->cache, k.name_space, err) : status;
 }
 
+/* --- Weights ----------------------------------------------------------------------------------------------------------- */
+
+static int64_t ram_budget(const di_model *model, const di_engine_options *o)
+{
+    di_model_info info;
+    di_model_get_info(model, &info);
+    return o->ram_budget > 0 ? o->ram_budget : (int64_t)((double)info.weight_bytes * o->ram_percent / 100.0);
+}
+
 /* --- Opening ----------------------------------------------------------------------------------------------------------- */
 
 /* The backend that was named, or the fastest one that takes the model's sizes. */
@@ -92,7 +105,8 @@ static di_status open_runner(di_engine *e, const di_engine_options *o, di_error 
                             .max_tokens = e->max_tokens,
                             .draft = o->draft,
                             .trace = o->trace,
-                            .trace_user = o->trace_user};
+                            .trace_user = o->trace_user,
+                            .ram_budget = ram_budget(e->model, o)};
     const bool any = o->backend == NULL || strcmp(o->backend, "auto") == 0;
     di_status status = ops_backend_find(o->backend, &e->backend, err);
     if (status != DI_OK) {
@@ -168,6 +182,24 @@ void di_engine_close(di_engine *e)
 }
 
 const char *di_engine_backend(const di_engine *e) { return e->backend->name; }
+
+void di_engine_get_stream_stats(const di_engine *e, di_stream_stats *out)
+{
+    mdl_stream_stats s;
+    mdl_runner_get_stream_stats(e->runner, &s);
+    *out = (di_stream_stats){.budget_bytes = s.budget_bytes,
+                             .resident_bytes = s.resident_bytes,
+                             .cache_bytes = s.cache_bytes,
+                             .experts = s.experts,
+                             .slots = s.slots,
+                             .hits = s.hits,
+                             .misses = s.misses,
+                             .guessed = s.guessed,
+                             .guessed_right = s.guessed_right,
+                             .engram_rows = s.engram_rows,
+                             .read_bytes = s.read_bytes,
+                             .wait_ns = s.wait_ns};
+}
 
 void di_engine_get_stats(const di_engine *e, di_engine_stats *out)
 {

@@ -164,8 +164,14 @@ static di_status embed(forward *f, di_error *err)
     r->ops->upload(r->dev, r->b.pos, r->host_pos, rows * sizeof(int64_t));
     r->ops->upload(r->dev, r->b.is_text, r->host_text, rows);
     r->ops->upload(r->dev, r->b.row_given, r->host_given, rows);
+    if (r->rows != NULL) {
+        mdl_rows_begin(r->rows);
+    }
     for (int32_t l = 0; l < c->engram.n_layers; l++) {
         size_t at = (size_t)l * (size_t)r->max_rows * (size_t)r->model->engram.n_columns;
+        if (r->rows != NULL) {
+            mdl_rows_ask(r->rows, l, r->host_hash + at, f->n_rows);
+        }
         r->ops->upload(r->dev, r->b.hash + at, r->host_hash + at, rows * (size_t)r->model->engram.n_columns * sizeof(int64_t));
     }
     di_status status = any_given ? upload_given(f, err) : DI_OK;
@@ -193,6 +199,10 @@ static void engram(forward *f, int32_t layer, int32_t i_engram)
     const mdl_config *c = r->c;
     const mdl_engram_weights *w = &r->w.layers[layer].engram;
     int32_t columns = r->model->engram.n_columns;
+    const ops_matrix *table = &w->table;
+    if (r->rows != NULL && mdl_rows_wait(r->rows, i_engram, &table, &r->read_error) != DI_OK) {
+        return;
+    }
     r->ops->engram(r->dev, &(ops_engram_args){.n_rows = f->n_rows,
                                              .hc = c->hc,
                                              .hidden = c->hidden,
@@ -201,7 +211,7 @@ static void engram(forward *f, int32_t layer, int32_t i_engram)
                                              .norm_eps = c->norm_eps,
                                              .rows = r->b.hash + (size_t)i_engram * (size_t)r->max_rows * (size_t)columns,
                                              .is_text = r->b.is_text,
-                                             .table = &w->table,
+                                             .table = table,
                                              .wkv = &w->wkv,
                                              .q_weight = w->q_weight,
                                              .k_weight = w->k_weight,
@@ -387,7 +397,10 @@ static void moe(forward *f, int32_t layer)
     mdl_block_router(r, f->n_rows, w, c->n_active_experts);
     mdl_trace_send(r, layer, "router_ids", DI_I32, r->b.expert_ids, 2, f->n_rows, c->n_active_experts, 0);
     mdl_trace_send(r, layer, "router_w", DI_F32, r->b.expert_weights, 2, f->n_rows, c->n_active_experts, 0);
-    mdl_block_experts(r, f->n_rows, w, r->experts[layer], c->n_active_experts);
+    if (layer + 1 < c->n_layers) {
+        mdl_block_guess(r, f->n_rows, &r->w.layers[layer + 1], layer + 1, c->n_active_experts);
+    }
+    mdl_block_experts(r, f->n_rows, w, layer, c->n_active_experts);
     mdl_trace_send(r, layer, "ffn_out", DI_BF16, r->b.y, 2, f->n_rows, c->hidden, 0);
 }
 
@@ -505,12 +518,18 @@ static di_status run_pass(forward *f, float *logits, int32_t *n_logits, di_error
     if (status != DI_OK) {
         return status;
     }
-    for (int32_t layer = 0; layer < r->c->n_layers && f->n_rows > 0; layer++) {
+    for (int32_t layer = 0; layer < r->c->n_layers && f->n_rows > 0 && r->read_error.code == DI_OK; layer++) {
         if (i_engram < r->c->engram.n_layers && r->c->engram.layers[i_engram] == layer) {
             engram(f, layer, i_engram++);
         }
         mdl_draft_tap(r, layer, f->n_rows, f->n_items);
         layer_pass(f, layer);
+    }
+    if (r->read_error.code != DI_OK) {
+        if (err != NULL) {
+            *err = r->read_error;
+        }
+        return r->read_error.code;
     }
     if (f->n_rows == 0) {
         return DI_OK;
@@ -525,6 +544,10 @@ di_status mdl_forward(mdl_runner *r, const mdl_item *items, int32_t n_items, flo
     forward f = {.r = r, .items = items, .n_items = n_items};
     *n_logits = 0;
     r->failed = false;
+    r->read_error.code = DI_OK;
+    if (r->reader != NULL) {
+        mdl_reader_begin(r->reader);
+    }
     di_status status = run_pass(&f, logits, n_logits, err);
     /* Also behind a failed pass: a failure left in the device would be reported by the next pass, of other sequences. */
     const di_status device = r->ops->sync(r->dev, status == DI_OK ? err : NULL);

@@ -86,7 +86,7 @@ void mdl_block_attn_out(mdl_runner *r, int32_t n_rows, const mdl_layer_weights *
                                                  .y = r->b.y});
 }
 
-void mdl_block_router(mdl_runner *r, int32_t n_rows, const mdl_layer_weights *w, int32_t n_active)
+static void route(mdl_runner *r, int32_t n_rows, const mdl_layer_weights *w, int32_t n_active, int32_t *ids, float *weights)
 {
     r->ops->router(r->dev, &(ops_router_args){.n_rows = n_rows,
                                              .hidden = r->c->hidden,
@@ -98,11 +98,29 @@ void mdl_block_router(mdl_runner *r, int32_t n_rows, const mdl_layer_weights *w,
                                              .gate = &w->gate,
                                              .bias = w->gate_bias,
                                              .bias_vl = w->gate_bias_vl,
-                                             .ids = r->b.expert_ids,
-                                             .weights = r->b.expert_weights});
+                                             .ids = ids,
+                                             .weights = weights});
 }
 
-void mdl_block_experts(mdl_runner *r, int32_t n_rows, const mdl_layer_weights *w, const ops_expert *experts, int32_t n_active)
+void mdl_block_router(mdl_runner *r, int32_t n_rows, const mdl_layer_weights *w, int32_t n_active)
+{
+    route(r, n_rows, w, n_active, r->b.expert_ids, r->b.expert_weights);
+}
+
+void mdl_block_guess(mdl_runner *r, int32_t n_rows, const mdl_layer_weights *w, int32_t layer, int32_t n_active)
+{
+    enum { MOST_ROWS = 8, MOST = 256 }; /* what many rows need is most of what there is */
+    int32_t ids[MOST];
+    const size_t n = (size_t)n_rows * (size_t)n_active;
+    if (r->stream == NULL || n_rows > MOST_ROWS || n > MOST) {
+        return;
+    }
+    route(r, n_rows, w, n_active, r->b.guess_ids, r->b.guess_weights);
+    r->ops->download(r->dev, ids, r->b.guess_ids, n * sizeof *ids);
+    mdl_stream_guess(r->stream, layer, ids, n);
+}
+
+void mdl_block_experts(mdl_runner *r, int32_t n_rows, const mdl_layer_weights *w, int32_t layer, int32_t n_active)
 {
     r->ops->experts(r->dev, &(ops_experts_args){.n_rows = n_rows,
                                                .hidden = r->c->hidden,
@@ -113,7 +131,8 @@ void mdl_block_experts(mdl_runner *r, int32_t n_rows, const mdl_layer_weights *w
                                                .u = r->b.u,
                                                .ids = r->b.expert_ids,
                                                .weights = r->b.expert_weights,
-                                               .experts = experts,
+                                               .experts = r->stream == NULL ? r->experts[layer] : NULL,
+                                               .feed = r->stream != NULL ? mdl_stream_layer(r->stream, layer) : NULL,
                                                .shared = {.w1 = &w->shared.w1, .w2 = &w->shared.w2, .w3 = &w->shared.w3},
                                                .y = r->b.y});
 }

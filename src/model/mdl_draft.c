@@ -123,7 +123,7 @@ static void block_experts(mdl_runner *r, int32_t n_rows, int32_t stage)
     const mdl_layer_weights *const w = &r->w.draft.stages[stage];
     mdl_block_router(r, n_rows, w, n_active);
     trace_stage(r, stage, "router_ids", DI_I32, r->b.expert_ids, 2, n_active, 0);
-    mdl_block_experts(r, n_rows, w, r->draft_experts[stage], n_active);
+    mdl_block_experts(r, n_rows, w, r->c->n_layers + stage, n_active);
 }
 
 static void block_stage(mdl_runner *r, int32_t n_rows, int32_t stage)
@@ -183,6 +183,9 @@ di_status mdl_draft_begin(mdl_runner *r, const mdl_seq *const *seqs, const int32
     }
     r->failed = false;
     r->n_blocks = n;
+    if (r->reader != NULL) {
+        mdl_reader_begin(r->reader);
+    }
     lay_out(r, seqs, anchors, n);
     r->ops->embed(r->dev, &(ops_embed_args){.n_rows = rows,
                                            .hc = c->hc,

@@ -8,6 +8,7 @@
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
 
+#include "core/io.h"
 #include "model/mdl_config.h"
 #include "model/mdl_layout.h"
 #include "ops/ops.h"
@@ -26,13 +27,33 @@ typedef struct mdl_runner_options {
     bool draft;         /* load the draft model too, and keep its context (mdl_draft.h) */
     di_trace_fn trace;  /* NULL = off */
     void *trace_user;
+    int64_t ram_budget; /* bytes of weights in memory; 0 = all. What does not fit is read from the checkpoint's files when it is needed */
+    const io_table *io; /* for these reads; NULL = the best one */
 } mdl_runner_options;
 
-/* Errors: DI_E_MEMORY, DI_E_DEVICE, DI_E_UNSUPPORTED. */
+/* Errors: DI_E_MEMORY, DI_E_DEVICE, DI_E_UNSUPPORTED; with a budget also DI_E_LIMIT (too small), DI_E_IO. */
 di_status mdl_runner_new(const di_model *model, const mdl_runner_options *options, mdl_runner **out, di_error *err);
 void mdl_runner_free(mdl_runner *r);
 const mdl_layout *mdl_runner_layout(const mdl_runner *r);
 int32_t mdl_runner_threads(const mdl_runner *r);
+
+/* Weights that are read when they are needed; sums since the runner was made. */
+typedef struct mdl_stream_stats {
+    int64_t budget_bytes;   /* 0 = everything is in memory */
+    int64_t resident_bytes; /* of weights that stay */
+    int64_t cache_bytes;    /* of slots for experts */
+    int64_t experts;        /* routed ones of the model */
+    int64_t slots;
+    int64_t hits;           /* experts that a layer needed and that were in memory, or on their way by a guess */
+    int64_t misses;
+    int64_t guessed;        /* read because they were likely */
+    int64_t guessed_right;  /* and then needed */
+    int64_t engram_rows;
+    int64_t read_bytes;
+    int64_t wait_ns;        /* in which a stage had to wait for the disk */
+} mdl_stream_stats;
+
+void mdl_runner_get_stream_stats(const mdl_runner *r, mdl_stream_stats *out);
 
 /* Device memory is the caller's: one state (layout.state_bytes) and pages (layout.page_bytes) in order, whatever they held before. */
 typedef struct mdl_seq {

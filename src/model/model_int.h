@@ -4,6 +4,8 @@
 
 #include "model/mdl_checkpoint.h"
 #include "model/mdl_engram.h"
+#include "model/mdl_rows.h"
+#include "model/mdl_stream.h"
 #include "model/mdl_weights.h"
 #include "model/model.h"
 
@@ -44,6 +46,9 @@ typedef struct mdl_buffers {
     int32_t *expert_ids; /* [rows, active] */
     float *expert_weights; /* [rows, active] */
     float *logits;      /* [rows, vocab]; grown to what is asked for */
+    /* With experts from the disk: what the next layer's router would choose. */
+    int32_t *guess_ids;   /* [rows, active] */
+    float *guess_weights; /* [rows, active] */
     /* With a draft model. */
     bf16 *taps;          /* [rows, n_taps * hidden] */
     bf16 *main_x;        /* [rows, hidden] */
@@ -60,8 +65,16 @@ struct mdl_runner {
     ops_device *dev;
     mdl_weights w;
     float *values;        /* the vectors of w, on the device */
-    ops_expert **experts; /* [n_layers][n_experts] as the stages take them */
-    ops_expert **draft_experts; /* [n_stages][draft.n_experts] */
+    ops_expert **experts; /* [n_layers][n_experts] as the stages take them, then [n_stages][draft.n_experts]; NULL with a stream */
+    /* With a budget that the weights do not fit (mdl_load.c); else NULL. */
+    mdl_reader *reader;
+    mdl_stream *stream;
+    mdl_rows *rows;       /* NULL without Engram layers */
+    void **copies;        /* [n_copies] weights that the backend reads as they are stored */
+    size_t n_copies;
+    size_t resident;      /* bytes of weights that stay */
+    size_t budget;
+    di_error read_error;  /* of the running pass; code DI_OK = none */
     int32_t n_blocks;     /* of the running proposal */
     bool draft;
     mdl_layout layout;
@@ -106,8 +119,14 @@ void mdl_block_query(mdl_runner *r, int32_t n_rows, const mdl_layer_weights *w, 
 void mdl_block_attn_out(mdl_runner *r, int32_t n_rows, const mdl_layer_weights *w);
 /* Which experts, and how much of each. */
 void mdl_block_router(mdl_runner *r, int32_t n_rows, const mdl_layer_weights *w, int32_t n_active);
-/* y = the chosen experts and the shared one of u. experts [w->n_experts] as the stages take them. */
-void mdl_block_experts(mdl_runner *r, int32_t n_rows, const mdl_layer_weights *w, const ops_expert *experts, int32_t n_active);
+/* y = the chosen experts and the shared one of u. layer: of the backbone, then stages of the draft. */
+void mdl_block_experts(mdl_runner *r, int32_t n_rows, const mdl_layer_weights *w, int32_t layer, int32_t n_active);
+/* Tells the stream which experts the router of `layer` would choose for u, which is the input of the layer before. */
+void mdl_block_guess(mdl_runner *r, int32_t n_rows, const mdl_layer_weights *w, int32_t layer, int32_t n_active);
+
+/* Binds and prepares all weights within a budget of bytes, 0 = none (mdl_load.c). Errors: as of mdl_runner_new. */
+di_status mdl_load(mdl_runner *r, int64_t budget, const io_table *io, di_error *err);
+void mdl_unload(mdl_runner *r);
 
 /* Takes a tap where layer `layer` has one, and behind the last makes the draft's context of the rows that are in the batch. */
 void mdl_draft_tap(mdl_runner *r, int32_t layer, int32_t n_rows, int32_t n_items);

@@ -13,6 +13,7 @@
 #ifndef OPS_OPS_H
 #define OPS_OPS_H
 
+#include "ops/ops_feed.h"
 #include "ops/ops_types.h"
 
 /* So many tokens can be taken back from a sequence: what they overwrote is not needed for what was before them (dspark.md 2.6). */
@@ -262,13 +263,6 @@ typedef struct ops_router_args {
     float *weights;          /* out [n_rows, n_active] */
 } ops_router_args;
 
-/* A routed or shared expert: w1 gate branch, w3 up branch, w2 down. */
-typedef struct ops_expert {
-    const ops_matrix *w1; /* [inter, hidden] */
-    const ops_matrix *w2; /* [hidden, inter] */
-    const ops_matrix *w3; /* [inter, hidden] */
-} ops_expert;
-
 /* Routed experts in ascending id, then the shared one; fp32 sum of BF16 contributions, one rounding (model.md 3.10). */
 typedef struct ops_experts_args {
     int32_t n_rows;
@@ -280,7 +274,8 @@ typedef struct ops_experts_args {
     const bf16 *u;             /* [n_rows, hidden] */
     const int32_t *ids;        /* [n_rows, n_active] ascending */
     const float *weights;      /* [n_rows, n_active] */
-    const ops_expert *experts; /* host [n_experts] FP4 */
+    const ops_expert *experts; /* host [n_experts] FP4; NULL with a feed */
+    ops_feed *feed;            /* host; NULL = all experts are in memory. Backends with form_bytes only */
     ops_expert shared;         /* FP8 */
     bf16 *y;                   /* out [n_rows, hidden] */
 } ops_experts_args;
@@ -399,6 +394,14 @@ typedef struct ops_backend {
     /* Prepares a weight for the stages (may set packed). Called once a matrix, before any stage uses it. */
     di_status (*weight_load)(ops_device *dev, ops_matrix *matrix, ops_weight_use use, di_error *err);
     void (*weight_free)(ops_device *dev, ops_matrix *matrix);
+
+    /* For weights that are not in memory all the time; both NULL: the backend wants all of them through weight_load. */
+    /* Bytes of the form that it keeps of such a matrix for products, without data and scale; 0 = it reads the stored one. */
+    size_t (*form_bytes)(const ops_device *dev, const ops_matrix *shape);
+    /* Sets `packed` of n FP4 matrices to forms made in memory[i], form_bytes long and aligned to 64 bytes. data and scale of a matrix may
+     * lie in it, scale before data, when data ends where the form does or behind it; they are gone then. A matrix that cannot have a
+     * form keeps both, and packed NULL. */
+    void (*form)(ops_device *dev, ops_matrix *const *matrices, void *const *memory, size_t n);
 
     void (*embed)(ops_device *dev, const ops_embed_args *a);
     void (*seam_open)(ops_device *dev, const ops_seam_open_args *a);

@@ -57,6 +57,9 @@ void *ref_scratch(ref_device *dev, size_t n, size_t size);
 /* Starts a stage: all scratch is free again. False after a failure that sync has not reported yet: the stage must not run then, since what
  * it would read (lists, ids) may not have been written. */
 bool ref_stage_begin(ref_device *dev);
+/* What is taken between the two is free again behind the second: a stage that works in parts whose number nobody knows. Not nested. */
+void ref_scratch_keep(ref_device *dev);
+void ref_scratch_drop(ref_device *dev);
 void ref_scratch_free(ref_device *dev);
 
 di_status ref_device_init(ref_device *dev, const ops_device_options *options, di_error *err);

@@ -10,6 +10,7 @@ struct ref_block {
     ref_block *next;
     size_t size;
     size_t used;
+    size_t kept; /* of `used`, what ref_scratch_drop leaves */
 };
 
 #define ALIGN ((size_t)64)
@@ -57,10 +58,25 @@ void *ref_scratch(ref_device *dev, size_t n, size_t size)
     return NULL;
 }
 
+void ref_scratch_keep(ref_device *dev)
+{
+    for (ref_block *b = dev->scratch; b != NULL; b = b->next) {
+        b->kept = b->used;
+    }
+}
+
+void ref_scratch_drop(ref_device *dev)
+{
+    for (ref_block *b = dev->scratch; b != NULL; b = b->next) {
+        b->used = b->kept;
+    }
+}
+
 bool ref_stage_begin(ref_device *dev)
 {
     for (ref_block *b = dev->scratch; b != NULL; b = b->next) {
         b->used = 0;
+        b->kept = 0;
     }
     return dev->error.code == DI_OK;
 }
@@ -170,6 +186,21 @@ static void ref_weight_free(ops_device *dev, ops_matrix *matrix)
     (void)matrix;
 }
 
+static size_t ref_form_bytes(const ops_device *dev, const ops_matrix *shape)
+{
+    (void)dev;
+    (void)shape;
+    return 0;
+}
+
+static void ref_form(ops_device *dev, ops_matrix *const *matrices, void *const *memory, size_t n)
+{
+    (void)dev;
+    (void)matrices;
+    (void)memory;
+    (void)n;
+}
+
 const ops_backend ref_backend = {
     .name = "ref",
     .description = "plain C reference, any processor",
@@ -186,6 +217,8 @@ const ops_backend ref_backend = {
     .copy = ref_copy,
     .weight_load = ref_weight_load,
     .weight_free = ref_weight_free,
+    .form_bytes = ref_form_bytes,
+    .form = ref_form,
     .embed = ref_embed,
     .seam_open = ref_seam_open,
     .seam_close = ref_seam_close,

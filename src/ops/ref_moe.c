@@ -78,7 +78,18 @@ typedef struct experts_run {
     float *gate;          /* [n_assign, inter] then h */
     float *up;            /* [n_assign, inter] */
     bf16 *out;            /* [n_assign, hidden] */
+    const size_t *start;  /* [n_experts + 2] assignments before those of each expert; the last expert is the shared one */
+    const ops_expert *experts; /* [n_experts]; with a feed only those that are there */
+    ref_linear *jobs;     /* [2 * (n_experts + 1)] */
 } experts_run;
+
+/* Some of the experts, ids in ascending order: what is done at once. */
+typedef struct experts_part {
+    const experts_run *run;
+    const int32_t *ids;
+    size_t *first; /* [n + 1] assignments of the part before each */
+    size_t n;
+} experts_part;
 
 static void gather_rows(void *arg, size_t begin, size_t end, int thread)
 {
@@ -115,12 +126,18 @@ OPS_CLONES static void activate(float *gate, const float *up, size_t n, float li
 
 static void activate_rows(void *arg, size_t begin, size_t end, int thread)
 {
-    const experts_run *run = arg;
+    const experts_part *part = arg;
+    const experts_run *run = part->run;
     size_t n = (size_t)run->a->inter;
+    size_t x = 0;
     (void)thread;
     for (size_t i = begin; i < end; i++) {
-        float *gate = run->gate + i * n;
-        activate(gate, run->up + i * n, n, run->a->swiglu_limit, run->weight[i]);
+        while (i >= part->first[x + 1]) {
+            x++;
+        }
+        const size_t at = run->start[part->ids[x]] + i - part->first[x];
+        float *gate = run->gate + at * n;
+        activate(gate, run->up + at * n, n, run->a->swiglu_limit, run->weight[at]);
         fmt_q8_round(gate, n); /* as the input of w2 */
     }
 }
@@ -170,28 +187,82 @@ static void sort_assignments(const ops_experts_args *a, size_t *start, int32_t *
     start[0] = 0;
 }
 
-/* Runs one product for every expert that has rows. which: 1, 2, 3. */
-static void expert_products(ref_device *dev, const experts_run *run, const size_t *start, ref_linear *jobs, bool down)
+/* Gate and up branch, or down, of the part's experts. */
+static void expert_products(ref_device *dev, const experts_part *part, bool down)
 {
+    const experts_run *run = part->run;
     const ops_experts_args *a = run->a;
     size_t d = (size_t)a->hidden;
     size_t m = (size_t)a->inter;
     size_t n = 0;
-    for (size_t e = 0; e <= (size_t)a->n_experts; e++) {
-        const ops_expert *x = e < (size_t)a->n_experts ? &a->experts[e] : &a->shared;
-        size_t at = start[e];
-        int32_t rows = (int32_t)(start[e + 1] - at);
-        if (rows == 0) {
-            continue;
-        }
+    for (size_t i = 0; i < part->n; i++) {
+        const int32_t e = part->ids[i];
+        const ops_expert *x = e < a->n_experts ? &run->experts[e] : &a->shared;
+        size_t at = run->start[e];
+        int32_t rows = (int32_t)(run->start[e + 1] - at);
         if (down) {
-            jobs[n++] = ref_linear_to_bf16(x->w2, run->gate + at * m, rows, run->out + at * d);
+            run->jobs[n++] = ref_linear_to_bf16(x->w2, run->gate + at * m, rows, run->out + at * d);
         } else {
-            jobs[n++] = ref_linear_to_f32(x->w1, run->x + at * d, rows, run->gate + at * m);
-            jobs[n++] = ref_linear_to_f32(x->w3, run->x + at * d, rows, run->up + at * m);
+            run->jobs[n++] = ref_linear_to_f32(x->w1, run->x + at * d, rows, run->gate + at * m);
+            run->jobs[n++] = ref_linear_to_f32(x->w3, run->x + at * d, rows, run->up + at * m);
         }
     }
-    dev->linear(dev, jobs, n);
+    dev->linear(dev, run->jobs, n);
+}
+
+static void run_part(ref_device *dev, experts_part *part)
+{
+    const size_t *start = part->run->start;
+    part->first[0] = 0;
+    for (size_t i = 0; i < part->n; i++) {
+        part->first[i + 1] = part->first[i] + start[part->ids[i] + 1] - start[part->ids[i]];
+    }
+    expert_products(dev, part, false);
+    pool_run(dev->pool, part->first[part->n], activate_rows, part);
+    expert_products(dev, part, true);
+}
+
+/* The experts as they arrive, the shared one while they are awaited. */
+static bool run_fed(ref_device *dev, experts_run *run, experts_part *part, int32_t *ids)
+{
+    const ops_experts_args *a = run->a;
+    ops_expert *experts = ref_scratch(dev, (size_t)a->n_experts, sizeof *experts);
+    const int32_t shared = a->n_experts;
+    int32_t left = (int32_t)part->n - 1;
+    if (experts == NULL) {
+        return false;
+    }
+    run->experts = experts;
+    ref_scratch_keep(dev);
+    a->feed->begin(a->feed, ids, left);
+    part->ids = &shared;
+    part->n = 1;
+    run_part(dev, part);
+    part->ids = ids;
+    while (left > 0) {
+        int32_t n = 0;
+        if (a->feed->take(a->feed, ids, &n, experts, &dev->error) != DI_OK) {
+            return false;
+        }
+        part->n = (size_t)n;
+        ref_scratch_drop(dev);
+        run_part(dev, part);
+        a->feed->done(a->feed);
+        left -= n;
+    }
+    return dev->error.code == DI_OK;
+}
+
+/* Experts that have rows, the shared one last. */
+static size_t list_experts(const experts_run *run, int32_t *ids)
+{
+    size_t n = 0;
+    for (int32_t e = 0; e <= run->a->n_experts; e++) {
+        if (run->start[e + 1] > run->start[e]) {
+            ids[n++] = e;
+        }
+    }
+    return n;
 }
 
 void ref_experts(ops_device *device, const ops_experts_args *a)
@@ -205,21 +276,28 @@ void ref_experts(ops_device *device, const ops_experts_args *a)
     int32_t *row = ref_scratch(dev, n, sizeof *row);
     float *weight = ref_scratch(dev, n, sizeof *weight);
     int32_t *place = ref_scratch(dev, n, sizeof *place);
-    ref_linear *jobs = ref_scratch(dev, 2 * ((size_t)a->n_experts + 1), sizeof *jobs);
-    experts_run run = {.a = a, .n_assign = n, .row = row, .weight = weight, .place = place};
+    int32_t *ids = ref_scratch(dev, (size_t)a->n_experts + 1, sizeof *ids);
+    experts_run run = {
+        .a = a, .n_assign = n, .row = row, .weight = weight, .place = place, .start = start, .experts = a->experts};
+    experts_part part = {.run = &run, .ids = ids};
+    part.first = ref_scratch(dev, (size_t)a->n_experts + 2, sizeof *part.first);
+    run.jobs = ref_scratch(dev, 2 * ((size_t)a->n_experts + 1), sizeof *run.jobs);
     run.u = ref_widen(dev, a->u, a->n_rows, (size_t)a->hidden, true);
     run.x = ref_scratch(dev, n * (size_t)a->hidden, sizeof(float));
     run.gate = ref_scratch(dev, n * (size_t)a->inter, sizeof(float));
     run.up = ref_scratch(dev, n * (size_t)a->inter, sizeof(float));
     run.out = ref_scratch(dev, n * (size_t)a->hidden, sizeof(bf16));
-    if (start == NULL || row == NULL || weight == NULL || place == NULL || jobs == NULL || run.u == NULL || run.x == NULL ||
-        run.gate == NULL || run.up == NULL || run.out == NULL) {
+    if (start == NULL || row == NULL || weight == NULL || place == NULL || ids == NULL || part.first == NULL ||
+        run.jobs == NULL || run.u == NULL || run.x == NULL || run.gate == NULL || run.up == NULL || run.out == NULL) {
         return;
     }
     sort_assignments(a, start, row, weight, place);
+    part.n = list_experts(&run, ids);
     pool_run(dev->pool, n, gather_rows, &run);
-    expert_products(dev, &run, start, jobs, false);
-    pool_run(dev->pool, n, activate_rows, &run);
-    expert_products(dev, &run, start, jobs, true);
+    if (a->feed == NULL) {
+        run_part(dev, &part);
+    } else if (!run_fed(dev, &run, &part, ids)) {
+        return;
+    }
     pool_run(dev->pool, (size_t)a->n_rows, combine_rows, &run);
 }

@@ -115,6 +115,61 @@ static void products_have_the_references_bits(void **state)
     }
 }
 
+/* A form made in the memory that holds codes and scales, as close to its end as they may lie, is the one that is made elsewhere. */
+static void a_form_in_place_is_the_same(void **state)
+{
+    (void)state;
+    const shape shapes[] = {{OPS_FP4, 16, 32}, {OPS_FP4, 64, 96}, {OPS_FP4, 40, 32}, {OPS_FP4, 128, 512}, {OPS_FP4, 33, 160}, {OPS_FP4, 1, 1024}};
+    uint64_t seed = 13;
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        ops_matrix w = random_matrix(&shapes[i], &seed);
+        const size_t codes = (size_t)w.n_out * (size_t)w.n_in / 2;
+        const size_t scales = codes / 16;
+        const size_t form = cpu_backend.form_bytes(cpu, &w);
+        const size_t bytes = form > codes + scales ? form : codes + scales;
+        uint8_t *memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
+        ops_matrix m = w;
+        ops_matrix *one = &m;
+        void *at = memory;
+        cpu_packed *want = cpu_pack(&w, false, NULL, NULL);
+        assert_non_null(want);
+        memcpy(memory, w.scale, scales);
+        memcpy(memory + bytes - codes, w.data, codes);
+        m.scale = memory;
+        m.data = memory + bytes - codes;
+        cpu_backend.form(cpu, &one, &at, 1);
+        assert_ptr_equal(m.packed, memory);
+        const cpu_packed *got = m.packed;
+        assert_int_equal(got->n_panels, want->n_panels);
+        assert_int_equal(got->panel_bytes, want->panel_bytes);
+        assert_memory_equal(got->codes, want->codes, got->n_panels * got->panel_bytes);
+        cpu_packed_free(want, NULL);
+        free(memory);
+        free((void *)w.data);
+        free((void *)w.scale);
+    }
+}
+
+/* A scale that the kernels do not take: the stored matrix stays as it is. */
+static void a_matrix_without_a_form_is_left_alone(void **state)
+{
+    (void)state;
+    uint64_t seed = 14;
+    ops_matrix w = random_matrix(&(shape){OPS_FP4, 32, 64}, &seed);
+    ((uint8_t *)w.scale)[17] = 255;
+    ops_matrix m = w;
+    ops_matrix *one = &m;
+    uint8_t *memory = aligned_alloc(64, (cpu_backend.form_bytes(cpu, &w) + 63) / 64 * 64);
+    void *at = memory;
+    cpu_backend.form(cpu, &one, &at, 1);
+    assert_null(m.packed);
+    assert_ptr_equal(m.data, w.data);
+    assert_ptr_equal(m.scale, w.scale);
+    free(memory);
+    free((void *)w.data);
+    free((void *)w.scale);
+}
+
 /* The kernels directly, so that AVX2 is tested on a machine that has AVX-512: every number of panels in a call, from
  * every panel on. */
 static void every_instruction_set_agrees(void **state)
@@ -316,6 +371,8 @@ int main(void)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_have_the_references_bits),
+        cmocka_unit_test(a_form_in_place_is_the_same),
+        cmocka_unit_test(a_matrix_without_a_form_is_left_alone),
         cmocka_unit_test(every_instruction_set_agrees),
         cmocka_unit_test(quads_have_the_references_bits),
         cmocka_unit_test(parts_of_a_matrix_have_the_references_bits),

@@ -1,7 +1,7 @@
 /* A hostile disk: flipped bits, truncated, copied and swapped files, errors of the system, a slow disk, a directory that can't be written.
  * The answer is a miss or an error, never other bytes (dfix_get compares them), and the other records stay.
  * ctest: timeout=180 */
-#include "faulty.h"
+#include "support/faulty.h"
 #include "kv_disk_fixture.h"
 
 #include "kv/kv_record.h"

@@ -17,6 +17,8 @@ di_status vf_runner_open(const di_model *model, const vf_settings *settings, boo
         .trace = traced ? vf_trace_on : NULL,
         .trace_user = traced ? &out->trace : NULL,
         .draft = true,
+        .ram_budget = settings->ram_budget,
+        .ram_percent = settings->ram_percent,
     };
     return di_engine_open(model, &options, &out->engine, err);
 }

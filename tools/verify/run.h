@@ -14,6 +14,8 @@ typedef struct vf_settings {
     const char *cpu_isa;
     int32_t n_threads;
     int32_t chunk_tokens;
+    int64_t ram_budget;
+    int32_t ram_percent;
 } vf_settings;
 
 typedef struct vf_runner {

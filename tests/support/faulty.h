@@ -1,7 +1,7 @@
 /* faulty.h - a disk that lies: the I/O table of io.h with errors, short transfers and delays that a test turns on and off while the
  * store runs. Transfers are made by the thread that submits them and come back when their delay is over. */
-#ifndef TESTS_KV_FAULTY_H
-#define TESTS_KV_FAULTY_H
+#ifndef SUPPORT_FAULTY_H
+#define SUPPORT_FAULTY_H
 
 #include "core/io.h"
 

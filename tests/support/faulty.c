@@ -1,5 +1,5 @@
 /* faulty.c - see faulty.h. */
-#include "faulty.h"
+#include "support/faulty.h"
 
 #include "core/clock.h"
 
