@@ -3,6 +3,7 @@
  * that is hit, in checkpoint bytes; which are hit is counted in the same steps run with a trace. */
 #include "bench_slice.h"
 
+#include "bench_disk.h"
 #include "ceiling.h"
 #include "core/arith.h"
 #include "core/clock.h"
@@ -13,7 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { MAX_LAYERS = 128, MAX_EXPERTS = 384, MAX_THREADS = 1024, STEPS = 2, FMA_ROUNDS = 400000, ID_RANGE = 4000 };
+enum { MAX_LAYERS = 128, MAX_EXPERTS = 384, MAX_THREADS = 1024, STEPS = 2, STREAM_STEPS = 6, FMA_ROUNDS = 400000, ID_RANGE = 4000 };
 
 struct bench_slice { /* owner and thread: who made it */
     const di_model *model;
@@ -30,6 +31,7 @@ struct bench_slice { /* owner and thread: who made it */
     int way;
     float sink[MAX_THREADS];
     double done[MAX_THREADS];
+    bench_disk *disk; /* NULL unless weights are read from it */
 };
 
 /* --- Ceilings ----------------------------------------------------------------------------------------------------------- */
@@ -123,6 +125,13 @@ di_status bench_slice_new(const di_model *model, const bench_setup *setup, bench
         s->threads = stats.n_threads;
         status = prepare_ceilings(s, err);
     }
+    di_stream_stats stream = {.budget_bytes = 0};
+    if (status == DI_OK) {
+        di_engine_get_stream_stats(s->engine, &stream);
+    }
+    if (stream.budget_bytes > 0) {
+        status = bench_disk_new(setup->file, &s->disk, err);
+    }
     if (status != DI_OK) {
         bench_slice_free(s);
         return status;
@@ -138,6 +147,7 @@ void bench_slice_free(bench_slice *s)
     }
     di_engine_close(s->engine);
     pool_free(s->pool);
+    bench_disk_free(s->disk);
     if (s->data != NULL) {
         (void)munmap(s->data, s->n_data);
     }
@@ -315,6 +325,68 @@ di_status bench_slice_decode(bench_slice *s, int32_t n, bench_result *out, di_er
                               .ceiling = median(rates, s->setup.rounds),
                               .share = median(share, s->setup.rounds)};
         out->tokens = n * 1e3 / out->ms;
+    }
+    return status;
+}
+
+bool bench_slice_streams(const bench_slice *s) { return s->disk != NULL; }
+
+/* Some steps between two looks at the disk's rate. */
+static di_status stream_round(bench_slice *s, di_sequence **seqs, int32_t n, uint64_t *seed, bench_result *out, di_error *err)
+{
+    di_stream_stats before;
+    di_stream_stats after;
+    double rates[2] = {0};
+    int64_t ns = 0;
+    di_status status = bench_disk_rate(s->disk, &rates[0], err);
+    di_engine_get_stream_stats(s->engine, &before);
+    for (int i = 0; i < STREAM_STEPS && status == DI_OK; i++) {
+        status = step(s->engine, seqs, n, seed, &ns, err);
+    }
+    di_engine_get_stream_stats(s->engine, &after);
+    if (status == DI_OK) {
+        status = bench_disk_rate(s->disk, &rates[1], err);
+    }
+    const double needed = (double)(after.hits - before.hits + after.misses - before.misses);
+    *out = (bench_result){.ms = (double)ns / STREAM_STEPS * 1e-6,
+                          .bytes = (double)(after.read_bytes - before.read_bytes) / STREAM_STEPS,
+                          .ceiling = (rates[0] + rates[1]) / 2.0,
+                          .hits = (double)(after.hits - before.hits) / (needed > 0.0 ? needed : 1.0),
+                          .experts = needed / STREAM_STEPS / s->info.n_layers};
+    out->share = out->ceiling > 0.0 ? out->bytes / out->ceiling / (out->ms * 1e6) : 0.0;
+    return status;
+}
+
+di_status bench_slice_stream(bench_slice *s, int32_t n, bench_result *out, di_error *err)
+{
+    enum { FIELDS = 6 };
+    di_sequence *seqs[BENCH_MAX_BATCH] = {NULL};
+    double figures[FIELDS][BENCH_MAX_ROUNDS];
+    double medians[FIELDS] = {0};
+    uint64_t seed = 7;
+    di_status status = start_batch(s, s->engine, n, &seed, seqs, err);
+    for (int32_t r = -2; r < s->setup.rounds && status == DI_OK; r++) { /* the first fill the slots */
+        bench_result one;
+        status = stream_round(s, seqs, n, &seed, &one, err);
+        const double values[FIELDS] = {one.ms, one.bytes, one.ceiling, one.hits, one.experts, one.share};
+        for (int i = 0; i < FIELDS && r >= 0; i++) {
+            figures[i][r] = values[i];
+        }
+    }
+    for (int32_t i = 0; i < n; i++) {
+        di_sequence_free(seqs[i]);
+    }
+    for (int i = 0; i < FIELDS && status == DI_OK; i++) {
+        medians[i] = median(figures[i], s->setup.rounds);
+    }
+    if (status == DI_OK) {
+        *out = (bench_result){.ms = medians[0],
+                              .tokens = n * 1e3 / medians[0],
+                              .bytes = medians[1],
+                              .ceiling = medians[2],
+                              .hits = medians[3],
+                              .experts = medians[4],
+                              .share = medians[5]};
     }
     return status;
 }

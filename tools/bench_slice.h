@@ -14,6 +14,7 @@ typedef struct bench_setup {
     int32_t rounds;  /* 1..BENCH_MAX_ROUNDS */
     int32_t prompt;  /* tokens of a prefill */
     int32_t context; /* tokens before decoding */
+    const char *file; /* a shard of the model; NULL = it is in memory only */
 } bench_setup;
 
 /* Medians over the rounds. */
@@ -24,6 +25,7 @@ typedef struct bench_result {
     double bytes;   /* that a step must read */
     double ceiling; /* GB/s of the read ceiling, or 10^9 multiply-adds a second */
     double share;   /* of that ceiling */
+    double hits;    /* share of the needed experts that were in memory; only of bench_slice_stream */
 } bench_result;
 
 typedef struct bench_slice bench_slice;
@@ -34,6 +36,10 @@ void bench_slice_free(bench_slice *s);
 
 /* n sequences, a token each a step, against the bytes that a step must read at the read ceiling. */
 di_status bench_slice_decode(bench_slice *s, int32_t n, bench_result *out, di_error *err);
+/* Are weights read from the disk (--ram-budget)? */
+bool bench_slice_streams(const bench_slice *s);
+/* The same as decoding, against what was read in those steps at the disk's rate. */
+di_status bench_slice_stream(bench_slice *s, int32_t n, bench_result *out, di_error *err);
 /* A prompt, every row through every layer, against its multiply-adds at the peak of fused multiply-adds. */
 di_status bench_slice_prefill(bench_slice *s, bench_result *out, di_error *err);
 

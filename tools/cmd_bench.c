@@ -113,8 +113,8 @@ static void report(const bench_job *j, const char *name, const bench_result *r, 
     } else {
         printf("{\"bench\":\"synthetic\",\"case\":\"%s\",\"metric\":\"time\",\"value\":%.5g,\"unit\":\"ms\",\"baseline\":\"%s\","
                "\"ratio\":%.4f,\"tokens_per_second\":%.5g,\"experts_hit\":%.4g,\"step_bytes\":%.0f,\"ceiling\":%.5g,"
-               "\"ceiling_unit\":\"%s\"}\n",
-               name, r->ms, ceiling, r->share, r->tokens, r->experts, r->bytes, r->ceiling, unit);
+               "\"ceiling_unit\":\"%s\",\"hits\":%.4f}\n",
+               name, r->ms, ceiling, r->share, r->tokens, r->experts, r->bytes, r->ceiling, unit, r->hits);
     }
     fflush(stdout);
 }
@@ -132,10 +132,11 @@ static di_status run_decode(const bench_job *j, bench_slice *s, di_error *err)
     for (size_t i = 0; i < n && status == DI_OK; i++) {
         bench_result result;
         char name[32];
+        const bool streams = bench_slice_streams(s);
         snprintf(name, sizeof name, "decode x%d", batches[i]);
-        status = bench_slice_decode(s, batches[i], &result, err);
+        status = streams ? bench_slice_stream(s, batches[i], &result, err) : bench_slice_decode(s, batches[i], &result, err);
         if (status == DI_OK) {
-            report(j, name, &result, "byte floor", "GB/s");
+            report(j, name, &result, streams ? "disk" : "byte floor", "GB/s");
         }
     }
     free(batches);
@@ -144,7 +145,9 @@ static di_status run_decode(const bench_job *j, bench_slice *s, di_error *err)
 
 static di_status run_all(const bench_job *j, const di_model *model, di_error *err)
 {
+    char *const file = j->dir != NULL ? file_path_join(j->dir, "model.safetensors") : NULL;
     bench_setup setup = {
+        .file = file,
         .rounds = (int32_t)j->rounds,
         .prompt = (int32_t)j->prompt,
         .context = (int32_t)j->context,
@@ -154,6 +157,7 @@ static di_status run_all(const bench_job *j, const di_model *model, di_error *er
     setup.engine.chunk_tokens = (int32_t)(j->engine.chunk_tokens > 0 ? j->engine.chunk_tokens : j->prompt);
     di_status status = bench_slice_new(model, &setup, &s, err);
     if (status != DI_OK) {
+        free(file);
         return status;
     }
     if (!j->json) {
@@ -170,6 +174,7 @@ static di_status run_all(const bench_job *j, const di_model *model, di_error *er
         }
     }
     bench_slice_free(s);
+    free(file);
     return status;
 }
 
@@ -184,7 +189,8 @@ int cmd_bench(int argc, char **argv)
                     "Measure a slice of the released model against what this machine can do.\v"
                     "SPEC is layers=N,experts=N[,vocab=N][,dir=DIR]: whole layers of released shapes with random weights, in memory, or "
                     "in DIR, which is written when it is not there. experts: different routed experts a layer reads in a step. MB: "
-                    "what a step must read. share: of the time that the ceiling alone would need.");
+                    "what a step must read. share: of the time that the ceiling alone would need. With --ram-budget, which takes dir=DIR, "
+                    "the ceiling is the disk's rate, and MB what steps read from it.");
     cli_add_string(&p, "synthetic", "SPEC", &j.spec, "what to measure, as layers=2,experts=48");
     cli_add_string(&p, "batch", "N,N", &j.batches, "sequences of the decode cases (default 1,8)");
     cli_add_int(&p, "prompt-tokens", "N", &j.prompt, 0, 4096, "tokens of the prefill case; 0 = none (default 512)");

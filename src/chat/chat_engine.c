@@ -312,13 +312,16 @@ static void show(di_service *s, bool idle)
     di_scheduler_stats stats;
     di_kv_stats kv;
     di_cache_stats cache;
+    di_stream_stats stream;
     di_scheduler_get_stats(s->scheduler, &stats);
     di_engine_get_kv_stats(s->engine, &kv);
     di_engine_get_cache_stats(s->engine, &cache);
+    di_engine_get_stream_stats(s->engine, &stream);
     pthread_mutex_lock(&e->shown);
     e->stats.scheduler = stats;
     e->stats.kv = kv;
     e->stats.cache = cache;
+    e->stats.stream = stream;
     pthread_mutex_unlock(&e->shown);
     if (e->tenants_stale) {
         const int64_t now = clock_now_ns();

@@ -5,6 +5,7 @@
 #include "chat/chat_metrics.h"
 
 #include "chat/chat_metrics_cache.h"
+#include "chat/chat_metrics_stream.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof(array)[0])
 
@@ -18,6 +19,7 @@ struct chat_metrics {
     met_histogram *histograms[CHAT_N_HISTOGRAMS];
     met_counter *ended[N_ENDED];
     chat_cache_metrics cache;
+    chat_stream_metrics stream;
     met_counter *verified_at[DI_MAX_VERIFIED];
     met_counter *accepted_at[DI_MAX_VERIFIED];
 };
@@ -181,7 +183,10 @@ static di_status make_series(chat_metrics *m, di_error *err)
     for (int i = 0; status == DI_OK && i < CHAT_N_HISTOGRAMS; i++) {
         status = make_histogram(m, i, err);
     }
-    return status == DI_OK ? chat_cache_metrics_init(&m->cache, m->registry, &m->labels, err) : status;
+    if (status == DI_OK) {
+        status = chat_cache_metrics_init(&m->cache, m->registry, &m->labels, err);
+    }
+    return status == DI_OK ? chat_stream_metrics_init(&m->stream, m->registry, &m->labels, err) : status;
 }
 
 di_status chat_metrics_new(const char *model_name, chat_metrics **out, di_error *err)
@@ -318,6 +323,7 @@ static void take_over(chat_metrics *m, const di_service_stats *stats, const chat
         met_counter_set(m->counters[totals[i].i], (uint64_t)totals[i].value);
     }
     chat_cache_metrics_set(&m->cache, &stats->cache);
+    chat_stream_metrics_set(&m->stream, &stats->stream);
     for (int i = 0; i < DI_MAX_VERIFIED; i++) {
         met_counter_set(m->verified_at[i], (uint64_t)s->verified_at[i]);
         met_counter_set(m->accepted_at[i], (uint64_t)s->accepted_at[i]);
