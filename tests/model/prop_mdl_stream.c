@@ -15,7 +15,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PROMPT = 24, STEPS = 5, PAGES = 1, MAX_ROWS = 64, SEQS = 2, MAX_TOKENS = 128 };
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { PROMPT = 10, STEPS = 2, BUDGETS = 3 }; /* ten times slower there */
+#else
+enum { PROMPT = 24, STEPS = 5, BUDGETS = 9 };
+#endif
+enum { PAGES = 1, MAX_ROWS = 64, SEQS = 2, MAX_TOKENS = 128 };
 
 typedef struct setup {
     const char *backend;
@@ -131,7 +136,7 @@ static int64_t least_budget(const di_model *m, const setup *s)
     di_model_get_info(m, &info);
     int64_t low = 0;
     int64_t high = 4 * info.weight_bytes;
-    while (high - low > 20000) { /* less than two slots */
+    while (high - low > 100000) { /* a few slots */
         mdl_runner *r = NULL;
         setup try = *s;
         di_error err;
@@ -167,7 +172,7 @@ static void check_budgets(const char *backend, int n_budgets)
         assert_true(stats.resident_bytes + stats.cache_bytes <= s.budget);
         if (stats.budget_bytes > 0) {
             assert_true(stats.slots >= MDL_STREAM_LEAST && stats.hits + stats.misses > 0);
-            assert_true(i > 0 || stats.slots <= MDL_STREAM_LEAST + 1);
+            assert_true(i > 0 || stats.slots <= MDL_STREAM_LEAST + 2);
             assert_true(stats.guessed_right <= stats.guessed);
             most_misses = most_misses == 0 ? stats.misses : most_misses;
             assert_true(stats.misses <= most_misses);
@@ -183,7 +188,7 @@ static void check_budgets(const char *backend, int n_budgets)
 static void bits_do_not_depend_on_the_budget(void **state)
 {
     (void)state;
-    check_budgets("auto", 9);
+    check_budgets("auto", BUDGETS);
     check_budgets("ref", 3);
 }
 
