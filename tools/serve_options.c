@@ -37,8 +37,7 @@ static void add_model_options(cli_parser *p, serve_options *o)
     cli_add_int(p, "max-context", "N", &o->max_context, 0, INT64_C(1) << 40, "tokens of prompt and output; 0 = the model's limit");
     cli_add_flag(p, "no-prefix-cache", &o->no_prefix_cache, "prompts share nothing");
     cli_add_replay(p, &o->engine);
-    cli_add_string(p, "draft", "WHAT", &o->draft,
-                   "off, fixed:K = K drafts of the draft model a step, or auto = as many as pay; text unchanged (off)");
+    cli_add_draft(p, &o->draft);
     cli_add_int(p, "step-tokens", "N", &o->step_tokens, 0, 1 << 20, "most tokens of a step; 0 = those of a chunk");
     cli_add_int(p, "max-running", "N", &o->max_running, 0, 1 << 20, "most choices that run together; 0 = 256");
     cli_add_int(p, "max-waiting", "N", &o->max_waiting, 0, INT64_C(1) << 30, "most requests in the queue; 0 = 100,000");
@@ -121,20 +120,6 @@ void serve_add_options(cli_parser *p, serve_options *o)
     cli_add_flag(p, "json", &o->json, "the line that says where it serves is JSON");
 }
 
-static bool draft_auto(const char *text) { return text != NULL && strcmp(text, "auto") == 0; }
-
-/* Drafts a step: 0 = off, or as the scheduler chooses; -1 = not understood. */
-static int32_t draft_tokens(const char *text)
-{
-    static const char fixed[] = "fixed:";
-    const size_t n = sizeof fixed - 1;
-    if (text == NULL || strcmp(text, "off") == 0 || draft_auto(text)) {
-        return 0;
-    }
-    const bool one_digit = strncmp(text, fixed, n) == 0 && text[n] >= '1' && text[n] <= '9' && text[n + 1] == '\0';
-    return one_digit ? text[n] - '0' : -1;
-}
-
 static int check_cache(const cli_parser *p, const serve_options *o)
 {
     const struct {
@@ -165,8 +150,8 @@ int serve_check_options(const cli_parser *p, const serve_options *o)
     if (code != CLI_OK) {
         return code;
     }
-    if (draft_tokens(o->draft) < 0) {
-        return cli_usage(p, "--draft: '%s' is neither off, auto nor fixed:K with K from 1 to 9", o->draft);
+    if (cli_check_draft(p, &o->draft) != CLI_OK) {
+        return CLI_USAGE;
     }
     if ((o->tls_cert != NULL) != (o->tls_key != NULL)) {
         return cli_usage(p, "--tls-cert and --tls-key go together");
@@ -188,7 +173,7 @@ static void get_engine(const serve_options *o, di_engine_options *out)
     cli_get_engine(&o->engine, out);
     out->max_tokens = o->max_context;
     out->kv_bytes = o->kv_mb * MIB;
-    out->draft = draft_auto(o->draft) || draft_tokens(o->draft) > 0;
+    out->draft = cli_draft_on(&o->draft);
     out->cache = (di_cache_options){
         .ram_bytes = cli_size(o->cache_ram),
         .dir = o->cache_dir,
@@ -210,8 +195,8 @@ void serve_get_service(const serve_options *o, di_service_options *out)
                 .step_tokens = (int32_t)o->step_tokens,
                 .max_running = (int32_t)o->max_running,
                 .max_waiting = o->max_waiting,
-                .draft_tokens = draft_tokens(o->draft),
-                .draft_auto = draft_auto(o->draft),
+                .draft_tokens = cli_draft_tokens(&o->draft),
+                .draft_auto = cli_draft_auto(&o->draft),
             },
         .recipe =
             {
@@ -226,6 +211,7 @@ void serve_get_service(const serve_options *o, di_service_options *out)
         .max_unread_bytes = (size_t)(o->max_unread_kb * KIB),
         .no_cache = o->no_prefix_cache,
         .deepseek_exact = o->deepseek_exact,
+        .verify = cli_draft_verify(&o->draft, DI_VERIFY_BLOCK),
     };
     get_engine(o, &out->engine);
 }

@@ -2,6 +2,7 @@
 #ifndef TOOLS_SERVE_OPTIONS_H
 #define TOOLS_SERVE_OPTIONS_H
 
+#include "draft.h"
 #include "options.h"
 
 #include "server/server.h"
@@ -10,7 +11,7 @@
 typedef struct serve_options {
     cli_engine_options engine;
     const char *model_name;
-    const char *draft;
+    cli_draft draft;
     int64_t kv_mb;
     int64_t max_context;
     int64_t step_tokens;

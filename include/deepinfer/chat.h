@@ -32,6 +32,7 @@ typedef struct di_service_options {
     size_t max_unread_bytes;     /* output of one call that waits to be read; a stream beyond it is cancelled; 0 = 1 MiB */
     bool no_cache;               /* no prefix cache */
     bool deepseek_exact;         /* as DeepSeek's own service: a JSON Schema as response format is a wish, not enforced */
+    di_verify verify;            /* of drafts, for requests without a seed; those with one are coupled. What a body says wins over both */
 } di_service_options;
 
 /* Copies what it needs of the options. Model and tokenizer must outlive the service. Errors: those of di_engine_open, di_recipe_open

@@ -147,6 +147,7 @@ typedef struct di_inference {
     int32_t cache_class;  /* of the extension field `cache` (docs/kv_cache.md): di_cache_class; -1 = the request does not say */
     int64_t cache_ttl_s;  /* 0 = likewise */
     bool cache_pinned;
+    int32_t verify;       /* of the extension field `verify` (docs/serving.md): di_verify; -1 = the request does not say */
 } di_inference;
 
 DI_API const di_inference *di_request_inference(const di_request *request);

@@ -38,7 +38,7 @@ class RecipeOptions(ctypes.Structure):
 class ServiceOptions(ctypes.Structure):
     _fields_ = [("engine", EngineOptions), ("scheduler", SchedulerOptions), ("recipe", RecipeOptions), ("model_name", c_char_p),
                 ("n_prepare_threads", c_int32), ("max_calls", c_int64), ("max_unread_bytes", c_size_t), ("no_cache", c_bool),
-                ("deepseek_exact", c_bool)]
+                ("deepseek_exact", c_bool), ("verify", c_int)]
 
 
 class CallOptions(ctypes.Structure):

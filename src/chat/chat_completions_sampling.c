@@ -88,6 +88,27 @@ static di_status read_seed(chat_reading *r, di_sampling *o, di_error *err)
     return status;
 }
 
+/* Behind the seed, which has a say in it. */
+static di_status read_verify(chat_reading *r, di_error *err)
+{
+    static const char *const rules[] = {"coupled", "block", "rejection"}; /* di_verify */
+    di_call *const c = r->call;
+    const char *name = NULL;
+    size_t n = 0;
+    const di_status status = chat_get_string(r->body, "verify", &name, &n, err);
+    c->verify = chat_has(r->body, "seed") ? DI_VERIFY_COUPLED : c->service->verify;
+    if (status != DI_OK || name == NULL) {
+        return status;
+    }
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
+        if (n == strlen(rules[i]) && memcmp(name, rules[i], n) == 0) {
+            c->verify = (di_verify)i;
+            return DI_OK;
+        }
+    }
+    return err_set(err, DI_E_ARGUMENT, "verify: '%.40s' is neither coupled, block nor rejection", name);
+}
+
 /* vLLM spells "off" -1 or 0. */
 static di_status read_top_k(chat_reading *r, di_sampling *o, di_error *err)
 {
@@ -136,5 +157,8 @@ di_status chat_read_sampling(chat_reading *r, di_error *err)
         status = read_stop_ids(r, o, err);
     }
     o->n_top_logprobs = r->writer.logprobs > 0 ? r->writer.logprobs : 0;
-    return status == DI_OK ? read_seed(r, o, err) : status;
+    if (status == DI_OK) {
+        status = read_seed(r, o, err);
+    }
+    return status == DI_OK ? read_verify(r, err) : status;
 }

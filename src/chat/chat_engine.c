@@ -119,6 +119,7 @@ static di_status submit_task(const di_service *s, di_call *c, chat_task *t, di_e
         .grammar_closes = c->constraint.closes,
         .grammar_jumps = c->constraint.jumps,
         .cache = c->cache,
+        .verify = c->verify,
     };
     const di_status status = di_task_submit(s->scheduler, &options, &t->task, err);
     if (status == DI_OK) {

@@ -131,6 +131,7 @@ struct di_call {
     bool thinking;
     bool logprobs;
     di_sampling sampling;
+    di_verify verify;
     int32_t choices_a_task;
     int64_t max_tokens;
     di_task_cache cache;
@@ -402,6 +403,7 @@ struct di_service {
     di_vocabulary *vocabulary;
     chat_compiler *compiler;
     bool deepseek_exact;
+    di_verify verify;
     int64_t max_waiting;
     int64_t max_calls;
     size_t max_unread_bytes;

@@ -143,6 +143,7 @@ static di_status set_sampling(di_call *c, const di_inference *inference, di_erro
     o->stop_ids = &c->service->eos;
     o->n_stop_ids = 1;
     o->seed = inference->seed;
+    c->verify = inference->verify >= 0 ? (di_verify)inference->verify : inference->has_seed ? DI_VERIFY_COUPLED : c->service->verify;
     c->logprobs = inference->logprobs || inference->top_logprobs >= 0;
     o->n_top_logprobs = inference->top_logprobs > 0 ? inference->top_logprobs : 0;
     return inference->has_seed ? DI_OK : chat_random(&o->seed, sizeof o->seed, err);

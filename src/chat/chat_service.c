@@ -110,6 +110,7 @@ static void set_limits(di_service *s, const di_service_options *o)
     s->max_unread_bytes = o->max_unread_bytes > 0 ? o->max_unread_bytes : DEFAULT_UNREAD_BYTES;
     s->no_cache = o->no_cache;
     s->deepseek_exact = o->deepseek_exact;
+    s->verify = o->verify;
     s->think_end = di_tokenizer_find(s->tokenizer, THINK_END, sizeof THINK_END - 1);
 }
 

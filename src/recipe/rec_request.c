@@ -19,7 +19,8 @@ static void set_defaults(di_request *r, const di_recipe *recipe, di_protocol pro
     r->protocol = protocol;
     r->model = "";
     r->inference = (di_inference){
-        .max_tokens = -1, .temperature = 1.0f, .top_p = 1.0f, .top_logprobs = -1, .n = 1, .cache_class = -1, .constraint_text = "",
+        .max_tokens = -1, .temperature = 1.0f, .top_p = 1.0f, .top_logprobs = -1, .n = 1, .cache_class = -1, .verify = -1,
+        .constraint_text = "",
     };
     r->talk.pattern = REC_STR("");
     arena_init(&r->memory, recipe->options.max_request_bytes);
@@ -56,7 +57,13 @@ static di_status read_body(di_request *r, di_error *err)
     return err_set(err, DI_E_ARGUMENT, "unknown protocol %d", (int)r->protocol);
 }
 
-/* An extension of ours, alike in all protocols, so it comes behind everything that they say themselves. */
+/* Extensions of ours, alike in all protocols, so they come behind everything that those say themselves. */
+static di_status read_verify(di_request *r, di_error *err)
+{
+    static const char *const rules[] = {"coupled", "block", "rejection", NULL}; /* di_verify */
+    return rec_get_variant(r->body, NULL, "verify", rules, &r->inference.verify, NULL, err);
+}
+
 static di_status read_cache(di_request *r, di_error *err)
 {
     static const char *const classes[] = {"chat", "agent", NULL};
@@ -103,6 +110,9 @@ di_status rec_request_read(const di_recipe *recipe, di_protocol protocol, const 
     }
     if (status == DI_OK) {
         status = read_cache(r, err);
+    }
+    if (status == DI_OK) {
+        status = read_verify(r, err);
     }
     if (status == DI_OK) {
         status = rec_normalise(r, err);

@@ -203,7 +203,7 @@ static void all_sampling_fields_are_taken(void **state)
     ask(&x,
         MODEL "\"prompt\":\"a\",\"temperature\":0.5,\"top_p\":0.9,\"min_p\":0.1,\"top_k\":-1,\"presence_penalty\":1,"
               "\"frequency_penalty\":-1.5,\"repetition_penalty\":1.1,\"logit_bias\":{\"42\":-100,\"43\":1.5},\"seed\":-7,\"min_tokens\":1,"
-              "\"best_of\":1,\"suffix\":null,\"user\":\"u\",\"unknown\":[]}",
+              "\"best_of\":1,\"verify\":\"rejection\",\"suffix\":null,\"user\":\"u\",\"unknown\":[]}",
         200, PARTS("\"text\":\"12\""));
     close_scene(&x);
 }
@@ -248,6 +248,8 @@ static void errors_name_their_field(void **state)
         {MODEL "\"prompt\":\"a\",\"stop_token_ids\":[99999]}", "stop_token_ids[0]: token ids are"},
         {MODEL "\"prompt\":\"a\",\"min_tokens\":17}", "min_tokens: must be at most max_tokens, which is 16"},
         {MODEL "\"prompt\":\"a\",\"seed\":1e30}", "seed: expected an integer"},
+        {MODEL "\"prompt\":\"a\",\"verify\":\"none\"}", "verify: 'none' is neither coupled, block nor rejection"},
+        {MODEL "\"prompt\":\"a\",\"verify\":true}", "verify: expected a string"},
         {MODEL "\"prompt\":[\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\"],\"n\":128}", "prompt: prompts times n is at most 1024"},
         {"[]", "invalid request body: expected an object, not array"},
         {"{", "invalid JSON request"},

@@ -462,6 +462,7 @@ static void submits_are_checked(void **state)
     unit_expect_error(submit(b, &j, 'a', (di_task_options){.n = 4}, &err), DI_E_ARGUMENT, &err, "n is 4", "1 to 3", NULL);
     unit_expect_error(submit(b, &j, 'a', (di_task_options){.n = -1}, &err), DI_E_ARGUMENT, &err, "n is -1", NULL);
     unit_expect_error(submit(b, &j, 'a', (di_task_options){.max_tokens = -5}, &err), DI_E_ARGUMENT, &err, "max_tokens is -5", NULL);
+    unit_expect_error(submit(b, &j, 'a', (di_task_options){.verify = (di_verify)3}, &err), DI_E_ARGUMENT, &err, "verify is 3", NULL);
     unit_expect_error(submit(b, &j, 'a', (di_task_options){.tenant = name}, &err), DI_E_ARGUMENT, &err, "513 bytes", NULL);
     unit_expect_error(submit(b, &j, 'a', (di_task_options){.prompt = bad, .n_prompt = 2}, &err), DI_E_ARGUMENT, &err, "token 1", "256",
                       "0..255", NULL);

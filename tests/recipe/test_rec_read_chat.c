@@ -2,6 +2,8 @@
  * (recipe.md 3.1-3.3). */
 #include "req_support.h"
 
+#include <deepinfer/scheduler.h>
+
 static const req_place here = {DI_CHAT, REQ_V41, NULL};
 static const req_place v4 = {DI_CHAT, REQ_V4, NULL};
 
@@ -296,6 +298,18 @@ static void a_refusal_names_field_and_place(void **state)
     }
 }
 
+static void how_drafts_are_verified_may_be_said(void **state)
+{
+    (void)state;
+    static const char *const bodies[] = {HI, HI ",'verify':null", HI ",'verify':'coupled'", HI ",'verify':'block'", HI ",'verify':'rejection'"};
+    static const int32_t rules[] = {-1, -1, DI_VERIFY_COUPLED, DI_VERIFY_BLOCK, DI_VERIFY_REJECTION};
+    for (size_t i = 0; i < REQ_N(bodies); i++) {
+        req_read r = req_open(&here, bodies[i]);
+        assert_int_equal(di_request_inference(r.request)->verify, rules[i]);
+        req_close(&r);
+    }
+}
+
 static void an_answer_may_be_continued(void **state)
 {
     (void)state;
@@ -433,6 +447,8 @@ static void malformed_fields_are_named(void **state)
         {HI ",'stream':true,'stream_options':'x'", "stream_options"},
         {HI ",'logprobs':1", "logprobs"},
         {HI ",'logit_bias':'x'", "logit_bias"},
+        {HI ",'verify':'Block'", "verify: unknown variant `Block`, expected one of `coupled`, `block`, `rejection`"},
+        {HI ",'verify':1", "verify"},
         {HI ",'logit_bias':{'a':1}", "logit_bias: `a` is not a token id"},
         {HI ",'logit_bias':{'-1':1}", "logit_bias: `-1` is not a token id"},
         {HI ",'logit_bias':{'2147483648':1}", "logit_bias: `2147483648` is not a token id"},
@@ -520,6 +536,7 @@ int main(void)
         cmocka_unit_test(a_choice_keeps_one_tool),
         cmocka_unit_test(allowed_tools_leave_the_prompt_alone),
         cmocka_unit_test(a_refusal_names_field_and_place),
+        cmocka_unit_test(how_drafts_are_verified_may_be_said),
         cmocka_unit_test(an_answer_may_be_continued),
         cmocka_unit_test(missing_reasoning_may_be_refused),
         cmocka_unit_test(numbers_reach_the_engine),

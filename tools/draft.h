@@ -1,0 +1,23 @@
+/* draft.h - options about drafts: --draft off|fixed:K|auto and --verify block|rejection|coupled. */
+#ifndef TOOLS_DRAFT_H
+#define TOOLS_DRAFT_H
+
+#include "options.h"
+
+#include <deepinfer/scheduler.h>
+
+typedef struct cli_draft {
+    const char *draft;  /* as they were given; NULL = not */
+    const char *verify;
+} cli_draft;
+
+void cli_add_draft(cli_parser *p, cli_draft *d);
+/* CLI_OK, or a message and CLI_USAGE. */
+int cli_check_draft(const cli_parser *p, const cli_draft *d);
+/* What was asked for; it has been checked. */
+bool cli_draft_on(const cli_draft *d);
+int32_t cli_draft_tokens(const cli_draft *d); /* of di_scheduler_options; 0 = all there are */
+bool cli_draft_auto(const cli_draft *d);
+di_verify cli_draft_verify(const cli_draft *d, di_verify unsaid);
+
+#endif
