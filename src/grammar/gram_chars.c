@@ -11,8 +11,8 @@ enum { W_MODE, W_VEC, W_SPAN, W_FIRST, W_LAST, W_LEFT }; /* words of LX_TAIL and
 enum { W_VALUE = 3, W_DIGITS, W_HIGH };                 /* of LX_HEX */
 enum { W_SURROGATE = 3, W_BACKSLASH };                  /* of LX_LOW */
 
-static const char short_escapes[] = "\"\\/bfnrt";
-static const char short_chars[] = "\"\\/\b\f\n\r\t";
+const char gram_short_escapes[9] = "\"\\/bfnrt";
+const char gram_short_chars[9] = "\"\\/\b\f\n\r\t";
 
 static bool is_json(uint32_t mode) { return mode >= MODE_STRING; }
 
@@ -253,7 +253,7 @@ static void fill_tail(gram_lexes *x, const gram_lex *state, uint32_t *row)
 /* Characters that \u may name here. */
 static bool may_name(const gram_lexes *x, uint32_t c)
 {
-    return x->escapes_all ? c < 0xD800 || c > 0xDFFF : c < 0x20 && memchr(short_chars, (int)c, sizeof short_chars - 1) == NULL;
+    return x->escapes_all ? c < 0xD800 || c > 0xDFFF : c < 0x20 && memchr(gram_short_chars, (int)c, sizeof gram_short_chars - 1) == NULL;
 }
 
 /* Something in [first, last] may be named and leads on. A high surrogate stands for the characters that it begins. */
@@ -311,9 +311,9 @@ static uint32_t hex_state(gram_lexes *x, const uint32_t *w, uint32_t value, uint
 
 static void fill_escape(gram_lexes *x, const uint32_t *w, uint32_t *row)
 {
-    for (size_t i = 0; i < sizeof short_chars - 1; i++) {
-        const uint32_t to = gram_vec_step(x, w[W_VEC], (uint32_t)short_chars[i]);
-        row[(uint8_t)short_escapes[i]] = to != 0 ? char_cell(x, w, to) : GRAM_DEAD;
+    for (size_t i = 0; i < sizeof gram_short_chars - 1; i++) {
+        const uint32_t to = gram_vec_step(x, w[W_VEC], (uint32_t)gram_short_chars[i]);
+        row[(uint8_t)gram_short_escapes[i]] = to != 0 ? char_cell(x, w, to) : GRAM_DEAD;
     }
     row['u'] = cell(w, hex_state(x, w, 0, 4, 0), false);
 }
@@ -413,8 +413,8 @@ uint32_t gram_chars_ended(const gram_lexes *x, uint32_t id, uint8_t byte)
         return (w[W_FIRST] & ~0x3Fu) | (byte & 0x3Fu);
     }
     if (state->kind == LX_ESCAPE && byte != 'u') {
-        const char *found = memchr(short_escapes, byte, sizeof short_escapes - 1);
-        return found != NULL ? (uint32_t)short_chars[found - short_escapes] : GRAM_NONE;
+        const char *found = memchr(gram_short_escapes, byte, sizeof gram_short_escapes - 1);
+        return found != NULL ? (uint32_t)gram_short_chars[found - gram_short_escapes] : GRAM_NONE;
     }
     if (state->kind == LX_HEX && w[W_DIGITS] == 1) {
         const uint32_t c = w[W_VALUE] << 4 | digit_value(byte);
@@ -435,7 +435,7 @@ static bool reaches_named(gram_lexes *x, const gram_lex *state, uint32_t vec, ui
     const uint32_t low = any ? 0 : w[W_VALUE] << (4 * w[W_DIGITS]);
     const uint32_t high = any ? 0xFFFF : low + (1u << (4 * w[W_DIGITS])) - 1;
     for (uint32_t c = first; c <= last && c <= '\\'; c++) {
-        const bool is_short = any && memchr(short_chars, (int)c, sizeof short_chars - 1) != NULL;
+        const bool is_short = any && memchr(gram_short_chars, (int)c, sizeof gram_short_chars - 1) != NULL;
         if ((is_short || (c >= low && c <= high && may_name(x, c))) && accept(user, vec, c, c)) {
             return true;
         }

@@ -34,6 +34,7 @@ typedef struct gram_walk_level {
 typedef struct gram_name_place {
     gram_pos pos;
     uint64_t path[4]; /* bits of the bytes that stay on the way */
+    const uint32_t *colon; /* row behind the name, NULL elsewhere */
     bool used;        /* a name used before begins like this */
     uint32_t kid;     /* children of the node that come next */
     uint32_t end;

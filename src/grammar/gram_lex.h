@@ -122,6 +122,10 @@ gram_span gram_span_at(const gram_lexes *x, uint32_t id);
 
 /* --- gram_chars.c ------------------------------------------------------------------------------------------------- */
 
+/* Letters behind a backslash, and the characters that they stand for. */
+extern const char gram_short_escapes[9];
+extern const char gram_short_chars[9];
+
 /* The state between characters; span 0 = not counted. 0 when the vector is dead. */
 uint32_t gram_chars_state(gram_lexes *x, gram_mode mode, uint32_t vec, uint32_t span);
 void gram_chars_fill(gram_lexes *x, uint32_t id);

@@ -8,63 +8,81 @@
 
 typedef gram_name_place place;
 
-/* As a character the quote is escaped; any character may be. */
-static void add_escapes(place *p)
-{
-    p->path['\\' / 64] |= (uint64_t)1 << '\\' % 64;
-    p->path['"' / 64] &= ~((uint64_t)1 << '"' % 64);
-}
+typedef struct char_bits { /* ASCII characters, or bytes; those beyond ASCII are alike */
+    uint64_t bits[4];
+} char_bits;
 
-static void add_used(gram_machine *m, place *p, gram_used used)
-{
-    gram_used_first(&m->json.used, used, p->path);
-    if (p->path[2] != 0) {
-        p->path[2] = p->path[3] = UINT64_MAX;
-    }
-    if (used != GRAM_NONE_USED) {
-        add_escapes(p);
-    }
-}
+static bool has_bit(const uint64_t bits[4], uint32_t i) { return (bits[i / 64] >> i % 64 & 1) != 0; }
 
-static void add_words(gram_machine *m, place *p, gram_ex ex)
+static void set_bit(uint64_t bits[4], uint32_t i) { bits[i / 64] |= (uint64_t)1 << i % 64; }
+
+/* First characters of declared names and of used ones. */
+static char_bits first_chars(gram_machine *m, gram_ex words, gram_used used)
 {
-    if (ex == GRAM_EX_NONE) {
-        return;
-    }
-    const gram_row *row = gram_row_of(m->lang, ex);
+    char_bits chars = {{0}};
+    const gram_row *row = gram_row_of(m->lang, words);
     for (uint32_t i = 0, from = 0; i < row->n && from < 0x80; from = row->seg[i].last + 1, i++) {
         for (uint32_t c = from; row->seg[i].to != GRAM_EX_NONE && c < 0x80 && c <= row->seg[i].last; c++) {
-            p->path[c / 64] |= (uint64_t)1 << c % 64;
+            set_bit(chars.bits, c);
         }
     }
     for (uint32_t i = row->n; i > 0 && row->seg[i - 1].last >= 0x80; i--) {
-        if (row->seg[i - 1].to != GRAM_EX_NONE) {
-            p->path[2] = p->path[3] = UINT64_MAX;
+        chars.bits[2] |= row->seg[i - 1].to != GRAM_EX_NONE;
+    }
+    gram_used_first(&m->json.used, used, chars.bits);
+    chars.bits[2] = chars.bits[3] = chars.bits[2] != 0 ? UINT64_MAX : 0;
+    return chars;
+}
+
+/* Letters behind a backslash that may stand for one of the characters, or begin to. */
+static char_bits escape_letters(const gram_lexes *x, const char_bits *chars)
+{
+    char_bits letters = {{0}};
+    for (size_t i = 0; gram_short_chars[i] != '\0'; i++) {
+        if (has_bit(chars->bits, (uint8_t)gram_short_chars[i])) {
+            set_bit(letters.bits, (uint8_t)gram_short_escapes[i]);
         }
     }
-    add_escapes(p);
+    const uint64_t any = chars->bits[0] | chars->bits[1] | chars->bits[2];
+    if ((chars->bits[0] & UINT32_MAX) != 0 || (x->escapes_all && any != 0)) {
+        set_bit(letters.bits, 'u');
+    }
+    return letters;
+}
+
+/* Bytes that characters begin with, as they are or escaped. */
+static char_bits first_bytes(const gram_lexes *x, const char_bits *chars)
+{
+    const char_bits letters = escape_letters(x, chars);
+    char_bits bytes = *chars;
+    bytes.bits[0] &= ~((uint64_t)1 << '"');
+    bytes.bits['\\' / 64] &= ~((uint64_t)1 << '\\' % 64);
+    if ((letters.bits[0] | letters.bits[1]) != 0) {
+        set_bit(bytes.bits, '\\');
+    }
+    return bytes;
 }
 
 /* The place at `pos`; false when it is on no way any more. */
 static bool place_at(gram_machine *m, gram_pos pos, place *out)
 {
     const gram_lex *state = gram_lex_at(m->lexes, pos.lex);
-    *out = (place){.pos = pos};
-    if (state->kind < LX_CHAR || state->kind > LX_LOW) { /* the name has ended */
-        memset(out->path, 0xFF, sizeof out->path);
-        return true;
+    const bool ended = state->kind < LX_CHAR || state->kind > LX_LOW;
+    const gram_used used = !ended && state->mode == MODE_KEY_CHECK ? pos.n : GRAM_NONE_USED;
+    *out = (place){.pos = pos, .used = used != GRAM_NONE_USED};
+    if (state->kind == LX_COLON) { /* whatever the name, so what is dead here is so in names of classes as well */
+        out->colon = gram_machine_row(m, pos.lex);
     }
-    const gram_used used = state->mode == MODE_KEY_CHECK ? pos.n : GRAM_NONE_USED;
-    out->used = used != GRAM_NONE_USED;
-    if (state->kind != LX_CHAR) {
+    if (state->kind != LX_CHAR && state->kind != LX_ESCAPE) {
         memset(out->path, 0xFF, sizeof out->path);
         return true;
     }
     const gram_ex words = m->lexes->vecs[state->words[1]].ex[0];
-    add_words(m, out, words);
-    add_used(m, out, used);
-    if (gram_nullable(m->lang, words) || gram_used_ends(&m->json.used, used)) {
-        out->path['"' / 64] |= (uint64_t)1 << '"' % 64;
+    const char_bits chars = first_chars(m, words, used);
+    const char_bits bytes = state->kind == LX_CHAR ? first_bytes(m->lexes, &chars) : escape_letters(m->lexes, &chars);
+    memcpy(out->path, bytes.bits, sizeof out->path);
+    if (state->kind == LX_CHAR && (gram_nullable(m->lang, words) || gram_used_ends(&m->json.used, used))) {
+        set_bit(out->path, '"');
     }
     return words != GRAM_EX_NONE || out->used;
 }
@@ -76,7 +94,10 @@ static void forbid_all(const gram_mask_work *w, const gram_trie_node *node)
     }
 }
 
-static bool has_byte(const place *p, uint8_t byte) { return (p->path[byte / 64] >> byte % 64 & 1) != 0; }
+static bool is_on_way(const place *p, uint8_t byte)
+{
+    return has_bit(p->path, byte) && (p->colon == NULL || p->colon[byte] != GRAM_DEAD);
+}
 
 /* Decides all tokens along the ways; `loose`: some of them may be allowed wrongly. False when the text is needed. */
 static bool walk_along(gram_mask_work *w, const place *start, bool loose)
@@ -89,7 +110,7 @@ static bool walk_along(gram_mask_work *w, const place *start, bool loose)
     stack[0].end = tree->first[1];
     for (;;) {
         place *above = &stack[depth];
-        while (above->kid < above->end && !has_byte(above, tree->bytes[above->kid])) {
+        while (above->kid < above->end && !is_on_way(above, tree->bytes[above->kid])) {
             above->kid++;
         }
         if (above->kid == above->end) {
