@@ -73,6 +73,11 @@ static bool place_at(gram_machine *m, gram_pos pos, place *out)
     if (state->kind == LX_COLON) { /* whatever the name, so what is dead here is so in names of classes as well */
         out->colon = gram_machine_row(m, pos.lex);
     }
+    if (state->kind == LX_HEX) { /* its row would be long to make, and hardly any token goes on here */
+        out->path[0] = (uint64_t)0x3FF << '0';
+        out->path[1] = (uint64_t)0x3F << ('A' - 64) | (uint64_t)0x3F << ('a' - 64);
+        return true;
+    }
     if (state->kind != LX_CHAR && state->kind != LX_ESCAPE) {
         memset(out->path, 0xFF, sizeof out->path);
         return true;
@@ -99,11 +104,13 @@ static bool is_on_way(const place *p, uint8_t byte)
     return has_bit(p->path, byte) && (p->colon == NULL || p->colon[byte] != GRAM_DEAD);
 }
 
-/* Decides all tokens along the ways; `loose`: some of them may be allowed wrongly. False when the text is needed. */
+/* Decides all tokens along the ways. `loose`: some of them may be allowed wrongly, but only where a name ends, since every text begins
+ * one: tokens without a quote are right as they are. False when the text is needed. */
 static bool walk_along(gram_mask_work *w, const place *start, bool loose)
 {
     place *stack = w->g->places;
     const gram_tree *tree = &w->v->tree;
+    const uint16_t wanted = loose ? GRAM_QUOTES : UINT16_MAX;
     uint32_t depth = 0;
     stack[0] = *start;
     stack[0].kid = tree->first[0];
@@ -121,6 +128,9 @@ static bool walk_along(gram_mask_work *w, const place *start, bool loose)
         }
         const uint32_t i = tree->kids[above->kid];
         const uint8_t byte = tree->bytes[above->kid++];
+        if ((tree->nodes[i].classes & wanted) == 0) {
+            continue;
+        }
         gram_pos pos = above->pos;
         const gram_step_result result = gram_machine_step(w->m, &pos, byte, NULL);
         if (result == GRAM_STEP_EXACT) {
@@ -147,7 +157,7 @@ static uint32_t names_to_begin_with(gram_mask_work *w, gram_pos pos, bool *loose
     const gram_json *j = &w->m->json;
     const gram_obj_view *view = j->obj_views[j->frames[pos.ctx].view];
     const gram_obj_plan *plan = &j->obj_plans[j->obj_states[view->state].plan];
-    *loose = plan->n_patterns == 0 && plan->n_classes == 1 && view->classes != 0;
+    *loose = plan->n_patterns == 0 && plan->n_classes == 1 && view->classes != 0 && view->open;
     if (!*loose) {
         return gram_js_class_names(w->m, pos.ctx, gram_lex_at(w->m->lexes, pos.lex)->words[1]);
     }

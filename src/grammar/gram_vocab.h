@@ -19,6 +19,7 @@
 #include <pthread.h>
 
 #define GRAM_N_CLASSES 15
+#define GRAM_QUOTES 0x0002u  /* the class of the quote */
 #define GRAM_BROKEN 0x8000u  /* not well-formed characters: in no slice */
 #define GRAM_MAX_SLICES 96
 #define GRAM_SLICE_CHARS 32u /* lengths up to which slices of short tokens are made */
