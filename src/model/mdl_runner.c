@@ -102,6 +102,23 @@ static int32_t max_blocks(const mdl_config *c, int64_t max_tokens)
     return (int32_t)((max_tokens + c->candidate_block_size - 1) / c->candidate_block_size);
 }
 
+static di_status check_sizes(const mdl_config *c, const ops_backend *ops, di_error *err)
+{
+    const bool many = c->draft.n_stages > 0 && c->draft.n_experts > c->n_experts;
+    const ops_sizes sizes = {.hidden = c->hidden,
+                             .hc = c->hc,
+                             .head_dim = c->head_dim,
+                             .rope_dim = c->rope_dim,
+                             .o_lora = c->o_lora,
+                             .index_heads = c->n_index_sources > 0 ? c->index_heads : 0,
+                             .index_dim = c->n_index_sources > 0 ? c->index_dim : 0,
+                             .moe_inter = c->moe_inter,
+                             .n_experts = many ? c->draft.n_experts : c->n_experts,
+                             .n_active = c->n_active_experts,
+                             .engram_dim = c->engram.n_layers > 0 ? c->engram.head_dim : 0};
+    return ops->suits != NULL ? ops->suits(&sizes, err) : DI_OK;
+}
+
 di_status mdl_runner_new(const di_model *model, const mdl_runner_options *options, mdl_runner **out, di_error *err)
 {
     mdl_runner *r = calloc(1, sizeof *r);
@@ -120,7 +137,10 @@ di_status mdl_runner_new(const di_model *model, const mdl_runner_options *option
     r->decoder_start = c->n_kv_sources > 0 ? c->kv_sources[c->n_kv_sources - 1] : c->n_layers;
     r->draft = options->draft && c->draft.n_stages > 0;
     mdl_layout_init(c, r->draft, &r->layout);
-    di_status status = r->ops->open(&options->device, &r->dev, err);
+    di_status status = check_sizes(c, r->ops, err);
+    if (status == DI_OK) {
+        status = r->ops->open(&options->device, &r->dev, err);
+    }
     if (status == DI_OK) {
         status = mdl_load(r, options->ram_budget, options->io, err);
     }

@@ -1,8 +1,7 @@
 /* mdl_weights.h - every tensor of a checkpoint, bound to the place where the forward pass uses it (model.md 2.2).
  *
- * Vectors are copied (bf16 widened to fp32: exact); matrices borrow the mapped shards. Immutable after mdl_weights_bind, but for the one
- * who
- * gives vectors another place. */
+ * Vectors are copied (bf16 widened to fp32: exact); matrices borrow the mapped shards. Immutable after mdl_weights_bind, but for
+ * mdl_weights_place. */
 #ifndef MODEL_MDL_WEIGHTS_H
 #define MODEL_MDL_WEIGHTS_H
 

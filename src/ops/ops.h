@@ -373,6 +373,21 @@ typedef enum ops_weight_use {
     OPS_USE_LOOKUP   /* rows are copied out: embedding, Engram table */
 } ops_weight_use;
 
+/* Sizes of a model that stages may refuse. */
+typedef struct ops_sizes {
+    int32_t hidden;
+    int32_t hc; /* residual streams */
+    int32_t head_dim;
+    int32_t rope_dim;
+    int32_t o_lora;      /* outputs of a group */
+    int32_t index_heads; /* 0 = no index */
+    int32_t index_dim;
+    int32_t moe_inter;
+    int32_t n_experts; /* the most of a layer, drafts included */
+    int32_t n_active;
+    int32_t engram_dim; /* of a table's row; 0 = no Engram */
+} ops_sizes;
+
 typedef struct ops_backend {
     const char *name;        /* "ref", "cpu", "cuda" */
     const char *description; /* one line for people */
@@ -421,6 +436,10 @@ typedef struct ops_backend {
     void (*draft_attend)(ops_device *dev, const ops_draft_attend_args *a);
     void (*markov)(ops_device *dev, const ops_markov_args *a);
     void (*keep_rows)(ops_device *dev, const ops_keep_rows_args *a);
+
+    /* Whether the stages take a model of these sizes, before anything is opened. NULL = they take all.
+     * Errors: DI_E_UNSUPPORTED with the size in question. */
+    di_status (*suits)(const ops_sizes *sizes, di_error *err);
 } ops_backend;
 
 /* All backends of this build, fastest first; "ref" is last and always available. NULL-terminated, static. */
