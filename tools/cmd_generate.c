@@ -1,9 +1,10 @@
 /* cmd_generate.c - `deepinfer generate`: a prompt through the model, and tokens out of it as they come.
  *
  * The heart is run_choice: feed, step until the prompt is through, then sample and step. Each choice of --n is a sequence of its
- * own whose seed is --seed + i (architecture.md, sampling). SIGINT is not handled but blocked and asked for between steps: no
- * handler, no global, and a second one ends the program at once. */
+ * own whose seed is --seed + i (architecture.md, sampling); with --draft it is a task of a scheduler (draft_run.h). SIGINT is not
+ * handled but blocked and asked for between steps: no handler, no global, and a second one ends the program at once. */
 #include "constraint.h"
+#include "draft_run.h"
 #include "interrupt.h"
 #include "logits.h"
 #include "open.h"
@@ -45,6 +46,8 @@ typedef struct generation {
     bool json;
     bool echo;
     bool quiet;
+    cli_draft draft;
+    bool stats;
     /* what the run holds; all owned */
     di_model *model;
     di_engine *engine;
@@ -53,6 +56,7 @@ typedef struct generation {
     int32_t *stop_ids;
     size_t n_stop_ids;
     cli_output output;
+    cli_draft_run *drafting; /* NULL = no drafts */
     cli_logits logits;
     cli_figures figures;
     int64_t context;  /* longest sequence */
@@ -79,6 +83,8 @@ static void add_options(cli_parser *p, generation *g)
     cli_add_flag(p, "echo", &g->echo, "print the prompt before the output");
     cli_add_flag(p, "json", &g->json, "JSON lines: one object a token, one at the end of an output");
     cli_add_flag(p, "quiet", &g->quiet, "no summary, no progress");
+    cli_add_draft(p, &g->draft, true);
+    cli_add_flag(p, "stats", &g->stats, "with --draft: how many drafts were right by place, tokens a step, what was wasted");
     cli_add_engine(p, &g->engine_options);
     cli_add_replay(p, &g->engine_options);
     cli_add_int(p, "max-context", "N", &g->max_context, 0, INT64_C(1) << 40, "longest sequence in tokens; 0 = the model's limit");
@@ -101,12 +107,21 @@ static int check_options(const cli_parser *p, generation *g)
     if (g->all_logits && g->dump_logits == NULL) {
         return cli_usage(p, "--all-logits needs --dump-logits");
     }
+    if (cli_draft_on(&g->draft) && g->dump_logits != NULL) {
+        return cli_usage(p, "--dump-logits shows single steps: leave --draft away");
+    }
+    if (g->stats && !cli_draft_on(&g->draft)) {
+        return cli_usage(p, "--stats is about drafts: it needs --draft");
+    }
     int code = cli_check_replay(p, &g->engine_options);
     if (code == CLI_OK) {
         code = cli_check_constraint(p, &g->constraint);
     }
     if (code == CLI_OK) {
         code = cli_check_sampling(p, &g->sampling);
+    }
+    if (code == CLI_OK) {
+        code = cli_check_draft(p, &g->draft);
     }
     return code == CLI_OK ? cli_check_prompt(p, &g->prompt_options) : code;
 }
@@ -136,11 +151,15 @@ static di_status open_engine(generation *g, di_error *err)
     di_engine_options options;
     cli_get_engine(&g->engine_options, &options);
     options.max_tokens = g->max_context;
+    options.draft = cli_draft_on(&g->draft);
     di_model_info info;
     di_model_get_info(g->model, &info);
     g->context = g->max_context > 0 && g->max_context < info.max_tokens ? g->max_context : info.max_tokens;
     cli_logits_init(&g->logits, info.vocab_size);
-    const di_status status = di_engine_open(g->model, &options, &g->engine, err);
+    di_status status = di_engine_open(g->model, &options, &g->engine, err);
+    if (status == DI_OK && cli_draft_on(&g->draft)) {
+        status = cli_draft_run_new(g->engine, &g->draft, g->constraint.vocabulary, &g->output, &g->drafting, err);
+    }
     if (status == DI_OK) {
         di_engine_stats stats;
         di_engine_get_stats(g->engine, &stats);
@@ -182,7 +201,7 @@ static di_status read_stop_ids(generation *g, di_error *err)
 
 /* --- Running ---------------------------------------------------------------------------------------------------------- */
 
-static di_status set_sampling(generation *g, int64_t choice, di_error *err)
+static di_sampling sampling_of(const generation *g, int64_t choice)
 {
     di_sampling s;
     cli_sampling_get(&g->sampling, &s);
@@ -191,6 +210,12 @@ static di_status set_sampling(generation *g, int64_t choice, di_error *err)
     s.stop_ids = g->stop_ids;
     s.n_stop_ids = g->n_stop_ids;
     s.n_top_logprobs = g->logprobs > 0 ? (int32_t)g->logprobs : 0;
+    return s;
+}
+
+static di_status set_sampling(generation *g, int64_t choice, di_error *err)
+{
+    const di_sampling s = sampling_of(g, choice);
     return di_sequence_set_sampling(g->sequence, &s, err);
 }
 
@@ -282,6 +307,34 @@ static di_status run_token(generation *g, bool *last, cli_finish *finish, di_err
     return status == DI_OK ? collect_logits(g, &sample.id, 1, err) : status;
 }
 
+/* A choice as a task with drafts. */
+static di_status run_drafted(generation *g, int64_t choice, di_error *err)
+{
+    const di_sampling sampling = sampling_of(g, choice);
+    const di_task_options task = {.prompt = g->prompt.ids,
+                                  .n_prompt = g->prompt.n,
+                                  .sampling = &sampling,
+                                  .max_tokens = g->max_tokens,
+                                  .no_cache = true,
+                                  .grammar = g->constraint.grammar,
+                                  .verify = cli_draft_verify(&g->draft, DI_VERIFY_COUPLED)};
+    cli_finish finish = CLI_CANCELLED;
+    di_status status = cli_output_begin(&g->output, choice, err);
+    if (status == DI_OK && g->echo) {
+        status = cli_output_echo(&g->output, g->prompt.ids, g->prompt.n, err);
+    }
+    if (status == DI_OK) {
+        status = cli_draft_run_task(g->drafting, &task, &g->figures, &finish, &g->interrupted, err);
+    }
+    if (status == DI_OK) {
+        status = cli_output_end(&g->output, finish, &g->figures, err);
+    }
+    if (status == DI_OK && !g->quiet) {
+        cli_print_figures(&g->figures);
+    }
+    return status;
+}
+
 static di_status run_choice(generation *g, int64_t choice, di_error *err)
 {
     const int64_t start = clock_now_ns();
@@ -349,7 +402,10 @@ static di_status run(generation *g, di_error *err)
     cli_block_interrupt(true);
     status = open_engine(g, err);
     for (int64_t i = 0; status == DI_OK && i < g->n_choices && !g->interrupted; i++) {
-        status = run_choice(g, i, err);
+        status = g->drafting != NULL ? run_drafted(g, i, err) : run_choice(g, i, err);
+    }
+    if (status == DI_OK && g->stats) {
+        status = cli_draft_run_report(g->drafting, g->json, err);
     }
     if (status == DI_OK && g->dump_logits != NULL) {
         status = cli_logits_write(&g->logits, g->dump_logits, err);
@@ -359,6 +415,7 @@ static di_status run(generation *g, di_error *err)
 
 static void release(generation *g)
 {
+    cli_draft_run_free(g->drafting);
     di_engine_close(g->engine);
     cli_logits_fini(&g->logits);
     cli_output_fini(&g->output);

@@ -8,12 +8,13 @@
 static const char *const rules[] = {[DI_VERIFY_COUPLED] = "coupled", [DI_VERIFY_BLOCK] = "block", [DI_VERIFY_REJECTION] = "rejection"};
 enum { N_RULES = sizeof rules / sizeof rules[0] };
 
-void cli_add_draft(cli_parser *p, cli_draft *d)
+void cli_add_draft(cli_parser *p, cli_draft *d, bool seeded)
 {
     cli_add_string(p, "draft", "WHAT", &d->draft,
                    "off, fixed:K = K drafts of the draft model a step, or auto = as many as pay; what texts come is unchanged (off)");
     cli_add_string(p, "verify", "HOW", &d->verify,
-                   "of drafts when sampling without a seed: block, rejection, or coupled: one text for a seed whatever runs (block)");
+                   seeded ? "of drafts when sampling: coupled = the text is that without drafts; block and rejection keep more (coupled)"
+                          : "of drafts when sampling without a seed: block, rejection, or coupled: texts follow from seeds alone (block)");
 }
 
 /* Drafts a step: 0 = off, or as the scheduler chooses; -1 = not understood. */

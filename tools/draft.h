@@ -11,7 +11,8 @@ typedef struct cli_draft {
     const char *verify;
 } cli_draft;
 
-void cli_add_draft(cli_parser *p, cli_draft *d);
+/* seeded: the command has a seed in any case. */
+void cli_add_draft(cli_parser *p, cli_draft *d, bool seeded);
 /* CLI_OK, or a message and CLI_USAGE. */
 int cli_check_draft(const cli_parser *p, const cli_draft *d);
 /* What was asked for; it has been checked. */

@@ -37,7 +37,7 @@ static void add_model_options(cli_parser *p, serve_options *o)
     cli_add_int(p, "max-context", "N", &o->max_context, 0, INT64_C(1) << 40, "tokens of prompt and output; 0 = the model's limit");
     cli_add_flag(p, "no-prefix-cache", &o->no_prefix_cache, "prompts share nothing");
     cli_add_replay(p, &o->engine);
-    cli_add_draft(p, &o->draft);
+    cli_add_draft(p, &o->draft, false);
     cli_add_int(p, "step-tokens", "N", &o->step_tokens, 0, 1 << 20, "most tokens of a step; 0 = those of a chunk");
     cli_add_int(p, "max-running", "N", &o->max_running, 0, 1 << 20, "most choices that run together; 0 = 256");
     cli_add_int(p, "max-waiting", "N", &o->max_waiting, 0, INT64_C(1) << 30, "most requests in the queue; 0 = 100,000");

@@ -307,6 +307,31 @@ def test_failures_exit_1_with_one_line(options, message):
     assert len(errors) == 1 and message in errors[0] and errors[0].startswith("deepinfer: ")
 
 
+@pytest.mark.parametrize("draft", ["fixed:1", "fixed:5", "auto"])
+def test_drafts_change_no_text(draft, tmp_path):
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": false}')
+    for more in ([], ["--temperature", "1.2", "--seed", "3", "--n", "2"], ["--stop", "of Eg"], ["--max-tokens", "4"], ["--json-schema", str(schema)]):
+        options = ("--chat", "--prompt", QUESTION, *more)
+        plain, drafted = lines(*options), lines(*options, "--draft", draft)
+        for one in plain + drafted:
+            for key in [key for key in one if key.endswith("_s") or key == "peak_bytes"]:
+                del one[key]
+        assert plain == drafted
+
+
+def test_stats_tell_of_drafts():
+    figures = lines("--chat", "--prompt", QUESTION, "--draft", "fixed:5", "--stats")[-1]["drafts"]
+    assert 0 < figures["accepted"] <= figures["verified"] and figures["accepted"] + figures["wasted"] == figures["verified"]
+    assert len(figures["acceptance"]) == 5 and figures["tokens_per_step"] > 1 and 0 <= figures["calibration_error"] <= 1
+    for rule in ("block", "rejection"):
+        assert lines("--chat", "--prompt", QUESTION, "--draft", "fixed:5", "--temperature", "1", "--verify", rule)[-1]["done"]
+    words = generate("--quiet", "--chat", "--prompt", QUESTION, "--draft", "auto", "--stats").stderr.decode()
+    assert "tokens a step" in words and "by place" in words
+    for wrong in (("--stats",), ("--draft", "fixed:0"), ("--draft", "auto", "--verify", "none"), ("--draft", "auto", "--dump-logits", "x")):
+        assert len(generate("--prompt", "a", *wrong, code=2).stderr.splitlines()) == 2
+
+
 def test_commands_help_and_suggest():
     def run(*words):
         return subprocess.run([BINARY, *words], capture_output=True, text=True)
