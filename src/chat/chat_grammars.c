@@ -5,6 +5,11 @@
 
 #define MAX_BYTES ((size_t)256 << 20)
 
+/* A grammar grows with the texts it reads and never shrinks, and has a budget: one of so many bytes that has grown so many times is
+ * compiled anew. */
+#define WORN_BYTES (MAX_BYTES / 4)
+#define WORN_TIMES 2
+
 static chat_cached_grammar *find(chat_grammars *g, const uint8_t key[DIGEST_BYTES])
 {
     for (int i = 0; i < CHAT_MAX_GRAMMARS; i++) {
@@ -20,6 +25,12 @@ static size_t weigh(const chat_cached_grammar *entry)
     di_grammar_stats stats;
     di_grammar_get_stats(entry->grammar, &stats);
     return stats.memory_bytes;
+}
+
+static bool is_worn(const chat_cached_grammar *entry)
+{
+    const size_t bytes = weigh(entry);
+    return bytes > WORN_BYTES && bytes / WORN_TIMES > entry->fresh_bytes;
 }
 
 static void drop(chat_cached_grammar *entry)
@@ -63,6 +74,11 @@ static void bound(chat_grammars *g, const chat_cached_grammar *kept)
 di_grammar *chat_grammars_get(chat_grammars *g, const uint8_t key[DIGEST_BYTES])
 {
     chat_cached_grammar *const entry = find(g, key);
+    if (entry != NULL && is_worn(entry)) {
+        drop(entry); /* those who have it keep it; whoever comes compiles a new one */
+        bound(g, NULL);
+        return NULL;
+    }
     if (entry == NULL) {
         return NULL;
     }
@@ -86,6 +102,7 @@ void chat_grammars_keep(chat_grammars *g, const uint8_t key[DIGEST_BYTES], di_gr
     }
     di_grammar_retain(grammar);
     entry->grammar = grammar;
+    entry->fresh_bytes = weigh(entry);
     entry->used = ++g->turn;
     memcpy(entry->key, key, DIGEST_BYTES);
     bound(g, entry);

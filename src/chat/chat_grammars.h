@@ -17,6 +17,7 @@ typedef struct chat_cached_grammar {
     uint8_t key[DIGEST_BYTES];
     di_grammar *grammar; /* NULL = free */
     uint64_t used;       /* at this turn */
+    size_t fresh_bytes;  /* when it came */
 } chat_cached_grammar;
 
 typedef struct chat_grammars {
@@ -26,7 +27,7 @@ typedef struct chat_grammars {
     int64_t n_bytes; /* of them */
 } chat_grammars;
 
-/* A reference of the caller's own; NULL: it isn't there. */
+/* A reference of the caller's own; NULL: it isn't there, or has grown so much that a new one should take its place. */
 di_grammar *chat_grammars_get(chat_grammars *g, const uint8_t key[DIGEST_BYTES]);
 /* Takes a reference of its own; nothing when the key is there already. */
 void chat_grammars_keep(chat_grammars *g, const uint8_t key[DIGEST_BYTES], di_grammar *grammar);

@@ -66,10 +66,23 @@ static gram_used with_end(gram_used_sets *u, gram_used set, bool ends)
     return c == NO_CHAR ? GRAM_NONE_USED : make(u, c, w[U_BELOW], w[U_LESS], w[U_MORE]);
 }
 
+/* Room for a name of n characters. */
+static gram_used *room_along(gram_used_sets *u, uint32_t n)
+{
+    while (u->along_capacity <= n) {
+        gram_used *const more = gram_grow(u->mem, u->along, u->along_capacity, &u->along_capacity, sizeof *more);
+        if (more == NULL) {
+            return NULL;
+        }
+        u->along = more;
+    }
+    return u->along;
+}
+
+/* The sets along the name, then from its end back to its beginning what they become. */
 gram_used gram_used_add(gram_used_sets *u, gram_used set, const uint32_t *chars, uint32_t n)
 {
-    /* The sets along the name, then from its end back to its beginning what they become. */
-    gram_used *along = gram_alloc(u->mem, (size_t)n + 1, sizeof *along);
+    gram_used *const along = room_along(u, n);
     if (along == NULL || !gram_spend(u->mem, 1 + n)) {
         return GRAM_NONE_USED;
     }

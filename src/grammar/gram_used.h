@@ -17,6 +17,8 @@ typedef uint32_t gram_used; /* a set of names, or what is left of it behind a be
 typedef struct gram_used_sets {
     gram_mem *mem;
     gram_tuples keys; /* character and whether a name ends before it, what follows, smaller ones, larger ones */
+    gram_used *along; /* of gram_used_add: the sets along a name. Kept, as the arena takes nothing back */
+    uint32_t along_capacity;
 } gram_used_sets;
 
 bool gram_used_init(gram_used_sets *u, gram_mem *mem);

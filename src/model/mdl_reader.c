@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -43,8 +44,8 @@ struct mdl_reader { /* owner: the runner */
     read_list others;
     read_list stillborn; /* reads of files that changed: over with the next poll */
     di_error error;      /* the first failure; code DI_OK = none */
-    int64_t bytes;
-    int64_t wait_ns;
+    _Atomic int64_t bytes; /* both are read by others while a pass runs */
+    _Atomic int64_t wait_ns;
 };
 
 /* ---- lists ---- */
@@ -268,7 +269,7 @@ static bool settle(mdl_reader *r, piece *p)
         return true;
     }
     const size_t got = (size_t)q->result;
-    r->bytes += (int64_t)got;
+    atomic_fetch_add_explicit(&r->bytes, (int64_t)got, memory_order_relaxed);
     if (got < q->size && q->offset + got < read->offset + read->size) {
         q->data = (uint8_t *)q->data + got;
         q->size -= got;
@@ -319,7 +320,7 @@ void mdl_reader_poll(mdl_reader *r, bool wait)
         any = settle_list(r, r->io->wait(r->queue, -1));
         send_some(r);
     }
-    r->wait_ns += begin != 0 ? clock_now_ns() - begin : 0;
+    atomic_fetch_add_explicit(&r->wait_ns, begin != 0 ? clock_now_ns() - begin : 0, memory_order_relaxed);
 }
 
 di_status mdl_reader_failure(const mdl_reader *r, di_error *err)
@@ -332,5 +333,5 @@ di_status mdl_reader_failure(const mdl_reader *r, di_error *err)
 
 void mdl_reader_begin(mdl_reader *r) { r->error.code = DI_OK; }
 
-int64_t mdl_reader_bytes(const mdl_reader *r) { return r->bytes; }
-int64_t mdl_reader_wait_ns(const mdl_reader *r) { return r->wait_ns; }
+int64_t mdl_reader_bytes(const mdl_reader *r) { return atomic_load_explicit(&r->bytes, memory_order_relaxed); }
+int64_t mdl_reader_wait_ns(const mdl_reader *r) { return atomic_load_explicit(&r->wait_ns, memory_order_relaxed); }

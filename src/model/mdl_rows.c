@@ -6,6 +6,7 @@
 #include "model/mdl_config.h"
 
 #include <stdlib.h>
+#include <stdatomic.h>
 #include <string.h>
 
 enum { BUFFERS = 32 };
@@ -43,7 +44,7 @@ struct mdl_rows { /* owner and thread: the runner */
     uint8_t *memory; /* of the buffers */
     uint64_t pass;
     bool failed; /* in this pass */
-    int64_t count;
+    _Atomic int64_t count; /* read by others while a pass runs */
 };
 
 static size_t row_codes(const ops_matrix *m) { return (size_t)m->n_in; }
@@ -168,7 +169,7 @@ static void ask_row(mdl_rows *r, int32_t i)
                           .memory = b->scale.memory,
                           .over = row_is_over,
                           .user = b};
-    r->count++;
+    atomic_fetch_add_explicit(&r->count, 1, memory_order_relaxed);
     mdl_reader_ask(r->reader, &b->codes, true);
     mdl_reader_ask(r->reader, &b->scale, true);
 }
@@ -220,4 +221,4 @@ di_status mdl_rows_wait(mdl_rows *r, int32_t i, const ops_matrix **table, di_err
     return status != DI_OK ? status : err_set(err, DI_E_IO, "rows of an Engram table could not be read");
 }
 
-int64_t mdl_rows_count(const mdl_rows *r) { return r->count; }
+int64_t mdl_rows_count(const mdl_rows *r) { return atomic_load_explicit(&r->count, memory_order_relaxed); }

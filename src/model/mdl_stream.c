@@ -54,10 +54,10 @@ struct mdl_stream { /* owner and thread: the runner */
     uint8_t *guess; /* [most experts of a layer] 1 = likely */
     float trust;    /* share of guesses that were right, the newest counting most */
 
-    int64_t hits;
-    int64_t misses;
-    int64_t guessed;
-    int64_t guessed_right;
+    _Atomic int64_t hits;
+    _Atomic int64_t misses;
+    _Atomic int64_t guessed;
+    _Atomic int64_t guessed_right;
 };
 
 /* ---- sizes ---- */

@@ -113,12 +113,10 @@ static void what_an_expression_leaves_is_told_exactly(void **state)
     const gram_ex letter = gram_ex_set(l, gram_set_of(l, (const uint32_t[]){'a', 'c'}, 1));
     const gram_ex upto2 = gram_ex_rep(l, letter, 0, 2);
     gram_used set = GRAM_NONE_USED;
-    char text[3] = "";
-    for (int i = 0; i < 13; i++) { /* the empty one, a, aa, ab, ac, b, … */
+    static const char *const TEXTS[] = {"", "a", "aa", "ab", "ac", "b", "ba", "bb", "bc", "c", "ca", "cb", "cc"};
+    for (size_t i = 0; i < sizeof TEXTS / sizeof *TEXTS; i++) {
         assert_true(gram_used_leaves(&f.sets, l, upto2, set));
-        text[0] = i == 0 ? '\0' : (char)('a' + (i - 1) / 4);
-        text[1] = (i - 1) % 4 == 0 ? '\0' : (char)('a' + (i - 1) % 4 - 1);
-        set = add_text(&f, set, text);
+        set = add_text(&f, set, TEXTS[i]);
     }
     assert_false(gram_used_leaves(&f.sets, l, upto2, set));
     assert_false(gram_used_leaves(&f.sets, l, letter, gram_used_step(&f.sets, set, 'b')));
@@ -170,6 +168,29 @@ static void thousands_of_names_of_one_object_cost_little(void **state)
     di_grammar_free(g);
 }
 
+/* A mask walks the same ways again and again, and the arena takes nothing back. */
+static void what_is_there_costs_no_memory(void **state)
+{
+    (void)state;
+    enum { LENGTH = 300, TIMES = 1000 };
+    uint32_t name[LENGTH];
+    fixture f;
+    open_sets(&f);
+    for (uint32_t i = 0; i < LENGTH; i++) {
+        name[i] = 'a' + i % 26;
+    }
+    const gram_used once = gram_used_add(&f.sets, GRAM_NONE_USED, name, LENGTH);
+    const size_t held = f.mem.mem.held;
+    const size_t left = f.mem.mem.left;
+    for (int i = 0; i < TIMES; i++) {
+        assert_int_equal(gram_used_add(&f.sets, GRAM_NONE_USED, name, LENGTH), once);
+        assert_int_equal(gram_used_add(&f.sets, once, name, LENGTH), once);
+    }
+    assert_int_equal(f.mem.mem.held, held);
+    assert_int_equal(f.mem.mem.left, left);
+    gram_mem_fini(&f.mem);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -178,6 +199,7 @@ int main(void)
         cmocka_unit_test(what_an_expression_leaves_is_told_exactly),
         cmocka_unit_test(names_that_ran_out_are_no_beginning),
         cmocka_unit_test(thousands_of_names_of_one_object_cost_little),
+        cmocka_unit_test(what_is_there_costs_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
