@@ -50,8 +50,8 @@ static char *make_body(size_t i, const char *fields, const char *rest)
 static void ask_chat(question *q, size_t i, const char *line)
 {
     char fields[128];
-    const char *const request = strstr(line, "\"request\": {") + strlen("\"request\": {");
-    const char *const end = strstr(request, ", \"check\": ");
+    const char *const request = strstr(line, "\"request\":{") + strlen("\"request\":{");
+    const char *const end = strstr(request, ",\"check\":");
     char *const rest = strndup(request, (size_t)(end - request));
     assert_non_null(rest);
     const int n = snprintf(fields, sizeof fields, "\"max_tokens\":%d", MAX_TOKENS);
@@ -68,7 +68,7 @@ static void ask_chat(question *q, size_t i, const char *line)
 static void ask_completion(question *q, size_t i, const char *line)
 {
     char fields[128];
-    const char *const ids = strstr(line, "\"prompt_ids\": [") + strlen("\"prompt_ids\": ");
+    const char *const ids = strstr(line, "\"prompt_ids\":[") + strlen("\"prompt_ids\":");
     char *const list = strndup(ids, (size_t)(strchr(ids, ']') + 1 - ids));
     buf rest;
     buf_init(&rest, 1 << 20);
@@ -100,7 +100,7 @@ static void ask_message(question *q, size_t i)
 /* The next line whose prompt has so many tokens, as a copy; *at moves on. */
 static char *next_line(const char **at, long least, long most)
 {
-    static const char key[] = "\"prompt_tokens\": ";
+    static const char key[] = "\"prompt_tokens\":";
     for (;;) {
         const char *const line = *at;
         const char *const end = strchr(line, '\n');
