@@ -11,7 +11,8 @@
 #include "cpu/cpu_attend.h"
 
 #define MAX_DECODED 16384 /* entries decoded for all queries: 32 MiB at head_dim 512 */
-#define SLOTS_AHEAD 4
+#define SLOTS_AHEAD 8
+#define ROWS_AT_ONCE 4 /* decoded and multiplied: they are still in the first cache then */
 #define FEW_HEADS 12    /* at most so many: neighbours share columns */
 #define MOST_COLUMNS 64 /* of a pass of several queries */
 
@@ -282,9 +283,12 @@ static void attend_alone(const cpu_attend_run *run, const cpu_attend_space *m, s
         for (size_t i = 0; i < n; i++) {
             rows[i] = m->tile + i * run->ld;
         }
-        cpu_attend_unpack(run, i_seq, &slots, s0, s0 + n, n_slots, m->tile);
         memset(st.p, 0, heads * CPU_ATTEND_TILE * sizeof *st.p);
-        run->blocks->logits(rows, n, m->columns, heads, run->d, st.p, 1, CPU_ATTEND_TILE);
+        for (size_t i = 0; i < n; i += ROWS_AT_ONCE) {
+            const size_t m_rows = n - i < ROWS_AT_ONCE ? n - i : ROWS_AT_ONCE;
+            cpu_attend_unpack(run, i_seq, &slots, s0 + i, s0 + i + m_rows, n_slots, m->tile + i * run->ld);
+            run->blocks->logits(rows + i, m_rows, m->columns, heads, run->d, st.p + i, 1, CPU_ATTEND_TILE);
+        }
         weigh_tile(run, &st, rows, n);
     }
     run->blocks->turn_row(st.o, heads * run->d);

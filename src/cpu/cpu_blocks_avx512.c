@@ -10,6 +10,8 @@
 #include "cpu/cpu_int.h"
 #include "cpu/cpu_vector_avx512.inc"
 
+#include <math.h>
+
 #define SIDE 16
 #define CHUNK (SIDE * SIDE) /* channels that are turned together */
 #define FOUR 4              /* heads and rows at a time */
@@ -102,6 +104,15 @@ CPU_INLINE void turn_codes(const uint8_t *codes, __m512i out[4])
     }
 }
 
+/* Two steps of sixteen codes, times s. */
+CPU_INLINE void store_e4m3(__m256i codes, vf s, float *out)
+{
+    vf v[2][PV];
+    vf_fp8_of(codes, v);
+    vf_store(out, vf_mul(v[0][0], s));
+    vf_store(out + SIDE, vf_mul(v[1][0], s));
+}
+
 /* As unpack_q8 of cpu_rows_body.inc, in block order. */
 static void unpack_q8(const uint8_t *row, size_t n, float *x)
 {
@@ -111,20 +122,26 @@ static void unpack_q8(const uint8_t *row, size_t n, float *x)
         return;
     }
     for (size_t c = 0; c < n; c += CHUNK) {
-        uint8_t codes[CHUNK];
         __m512i turned[4];
         const vf s = scales_of(row + n + c / 32);
         turn_codes(row + c, turned);
+        CPU_UNROLL
         for (size_t i = 0; i < 4; i++) {
-            _mm512_storeu_si512(codes + 64 * i, turned[i]);
-        }
-        for (size_t i = 0; i < SIDE; i += 2) {
-            vf v[2][PV];
-            vf_fp8(codes + i * SIDE, v);
-            vf_store(x + c + i * SIDE, vf_mul(v[0][0], s));
-            vf_store(x + c + (i + 1) * SIDE, vf_mul(v[1][0], s));
+            float *out = x + c + i * 4 * SIDE;
+            store_e4m3(_mm512_castsi512_si256(turned[i]), s, out);
+            store_e4m3(_mm512_extracti64x4_epi64(turned[i], 1), s, out + 2 * SIDE);
         }
     }
+}
+
+/* Sixteen E4M3 codes, NaN as the table has it. */
+CPU_INLINE vf values_of(__m128i codes)
+{
+    vf v[2][PV];
+    const __m128i magnitude = _mm_set1_epi8(0x7F);
+    const __mmask16 nan = _mm_cmpeq_epi8_mask(_mm_and_si128(codes, magnitude), magnitude);
+    vf_fp8_of(_mm256_castsi128_si256(codes), v);
+    return _mm512_mask_mov_ps(vf_mul(v[0][0], vf_set1(256.0f)), nan, _mm512_set1_ps(NAN));
 }
 
 /* A block is eight bytes: the first and the second word of all blocks, whose nibbles are a step each. */
@@ -135,14 +152,12 @@ static void unpack_q4n(const uint8_t *row, size_t n, float *x)
     for (size_t c = 0; c < n; c += CHUNK) {
         const __m512i low = _mm512_loadu_si512(row + c / 2);
         const __m512i high = _mm512_loadu_si512(row + c / 2 + 64);
-        uint8_t words[2][64];
-        _mm512_storeu_si512(words[0], _mm512_permutex2var_epi32(low, even, high));
-        _mm512_storeu_si512(words[1], _mm512_permutex2var_epi32(low, odd, high));
-        const __m128i codes = _mm_loadu_si128((const __m128i *)(const void *)(row + n / 2 + c / 16));
-        const vf s = _mm512_i32gather_ps(_mm512_cvtepu8_epi32(codes), fmt_e4m3_table(), 4);
+        const __m512i words[2] = {_mm512_permutex2var_epi32(low, even, high),
+                                  _mm512_permutex2var_epi32(low, odd, high)};
+        const vf s = values_of(_mm_loadu_si128((const __m128i *)(const void *)(row + n / 2 + c / 16)));
         CPU_UNROLL
         for (int i = 0; i < SIDE; i++) {
-            vf_store(x + c + (size_t)i * SIDE, vf_mul(vf_fp4(words[i / 8], i % 8), s));
+            vf_store(x + c + (size_t)i * SIDE, vf_mul(vf_fp4_of(words[i / 8], i % 8), s));
         }
     }
 }

@@ -48,7 +48,7 @@ float e8m0_to_f32(uint8_t code)
 /* Rounds 0 <= x < 2^22 to an integer, ties to even. */
 static inline float round_even(float x) { return (x + 0x1p23f) - 0x1p23f; }
 
-uint8_t e4m3_from_f32(float x)
+static inline __attribute__((always_inline)) uint8_t e4m3_code(float x)
 {
     uint32_t u = fmt_bits(x);
     uint32_t sign = (u >> 24) & 0x80u;
@@ -62,7 +62,9 @@ uint8_t e4m3_from_f32(float x)
     return (uint8_t)(sign | code);
 }
 
-uint8_t e2m1_from_f32(float x)
+uint8_t e4m3_from_f32(float x) { return e4m3_code(x); }
+
+static inline __attribute__((always_inline)) uint8_t e2m1_code(float x)
 {
     uint32_t u = fmt_bits(x);
     float a = fmt_float(u & 0x7FFFFFFFu);
@@ -74,6 +76,8 @@ uint8_t e2m1_from_f32(float x)
     return (uint8_t)((uint32_t)code | ((u >> 28) & 8u));
 }
 
+uint8_t e2m1_from_f32(float x) { return e2m1_code(x); }
+
 /* Smallest power of two >= v, as its E8M0 byte; v is a positive normal fp32 (model.md 3.2). */
 static inline uint32_t pow2ceil_code(float v)
 {
@@ -81,37 +85,45 @@ static inline uint32_t pow2ceil_code(float v)
     return (u >> 23) + ((u & 0x7FFFFFu) != 0);
 }
 
-static inline float amax_of(const float *x, size_t n)
+/* Sixteen running maxima at a time, n a multiple of 16. A NaN is never larger, and magnitudes have no order to lose. */
+static inline __attribute__((always_inline)) float amax_of(const float *x, size_t n)
 {
-    float m = 0.0f;
-    for (size_t i = 0; i < n; i++) {
-        float a = fabsf(x[i]);
-        m = a > m ? a : m;
+    float m[16] = {0};
+    for (size_t i = 0; i < n; i += 16) {
+        for (size_t lane = 0; lane < 16; lane++) {
+            const float a = fabsf(x[i + lane]);
+            m[lane] = a > m[lane] ? a : m[lane];
+        }
     }
-    return m;
+    for (size_t half = 8; half > 0; half /= 2) {
+        for (size_t lane = 0; lane < half; lane++) {
+            m[lane] = m[lane + half] > m[lane] ? m[lane + half] : m[lane];
+        }
+    }
+    return m[0];
 }
 
 static inline float clamp(float x, float limit) { return x < -limit ? -limit : x > limit ? limit : x; }
 
-static uint32_t q8_scale(const float *x)
+static inline __attribute__((always_inline)) uint32_t q8_scale(const float *x)
 {
     float amax = amax_of(x, 32);
     return pow2ceil_code((amax > 1e-4f ? amax : 1e-4f) * C448);
 }
 
-void fmt_q8_pack(const float *x, size_t n, uint8_t *row)
+OPS_CLONES void fmt_q8_pack(const float *x, size_t n, uint8_t *row)
 {
     for (size_t g = 0; g < n / 32; g++) {
         uint32_t code = q8_scale(x + g * 32);
         float s = e8m0_to_f32((uint8_t)code);
         for (size_t i = 0; i < 32; i++) {
-            row[g * 32 + i] = e4m3_from_f32(clamp(x[g * 32 + i] / s, 448.0f));
+            row[g * 32 + i] = e4m3_code(clamp(x[g * 32 + i] / s, 448.0f));
         }
         row[n + g] = (uint8_t)code;
     }
 }
 
-void fmt_q8_unpack(const uint8_t *row, size_t n, float *x)
+OPS_CLONES void fmt_q8_unpack(const uint8_t *row, size_t n, float *x)
 {
     for (size_t g = 0; g < n / 32; g++) {
         float s = e8m0_to_f32(row[n + g]);
@@ -143,12 +155,15 @@ OPS_CLONES void fmt_q8_round(float *x, size_t n)
     }
 }
 
-static void pack_nibbles(const float *x, size_t n, float s, uint8_t *out)
+/* n is at most 32. */
+static inline __attribute__((always_inline)) void pack_nibbles(const float *x, size_t n, float s, uint8_t *out)
 {
+    uint8_t code[32];
+    for (size_t i = 0; i < n; i++) {
+        code[i] = e2m1_code(x[i] / s);
+    }
     for (size_t i = 0; i < n / 2; i++) {
-        uint8_t low = e2m1_from_f32(x[2 * i] / s);
-        uint8_t high = e2m1_from_f32(x[2 * i + 1] / s);
-        out[i] = (uint8_t)(low | high << 4);
+        out[i] = (uint8_t)(code[2 * i] | code[2 * i + 1] << 4);
     }
 }
 
@@ -162,7 +177,7 @@ static void unpack_nibbles(const uint8_t *in, size_t n, float s, float *x)
     }
 }
 
-void fmt_q4e_pack(const float *x, size_t n, uint8_t *row)
+OPS_CLONES void fmt_q4e_pack(const float *x, size_t n, uint8_t *row)
 {
     for (size_t g = 0; g < n / 32; g++) {
         float amax = amax_of(x + g * 32, 32);
@@ -173,14 +188,14 @@ void fmt_q4e_pack(const float *x, size_t n, uint8_t *row)
     }
 }
 
-void fmt_q4e_unpack(const uint8_t *row, size_t n, float *x)
+OPS_CLONES void fmt_q4e_unpack(const uint8_t *row, size_t n, float *x)
 {
     for (size_t g = 0; g < n / 32; g++) {
         unpack_nibbles(row + g * 16, 32, e8m0_to_f32(row[n / 2 + g]), x + g * 32);
     }
 }
 
-void fmt_q4n_pack(const float *x, size_t n, uint8_t *row)
+OPS_CLONES void fmt_q4n_pack(const float *x, size_t n, uint8_t *row)
 {
     for (size_t g = 0; g < n / 16; g++) {
         float amax = amax_of(x + g * 16, 16);
@@ -191,7 +206,7 @@ void fmt_q4n_pack(const float *x, size_t n, uint8_t *row)
     }
 }
 
-void fmt_q4n_unpack(const uint8_t *row, size_t n, float *x)
+OPS_CLONES void fmt_q4n_unpack(const uint8_t *row, size_t n, float *x)
 {
     for (size_t g = 0; g < n / 16; g++) {
         unpack_nibbles(row + g * 8, 16, E4M3_TABLE[row[n / 2 + g]], x + g * 16);

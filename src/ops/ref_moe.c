@@ -142,20 +142,22 @@ static void activate_rows(void *arg, size_t begin, size_t end, int thread)
     }
 }
 
-static void combine_rows(void *arg, size_t begin, size_t end, int thread)
+OPS_CLONES static void combine_rows(void *arg, size_t begin, size_t end, int thread)
 {
     const experts_run *run = arg;
-    size_t d = (size_t)run->a->hidden;
+    size_t d = (size_t)run->a->hidden; /* a multiple of 32 */
     size_t slots = (size_t)run->a->n_active + 1;
     (void)thread;
     for (size_t t = begin; t < end; t++) {
         const int32_t *place = run->place + t * slots;
-        for (size_t i = 0; i < d; i++) {
-            float sum = 0.0f;
+        for (size_t i = 0; i < d; i += 16) {
+            v16 sum = {0};
             for (size_t s = 0; s < slots; s++) {
-                sum += bf16_to_f32(run->out[(size_t)place[s] * d + i]);
+                v16 x;
+                v16_from_bf16(run->out + (size_t)place[s] * d + i, &x);
+                sum += x;
             }
-            run->a->y[t * d + i] = bf16_from_f32(sum);
+            v16_to_bf16(&sum, run->a->y + t * d + i);
         }
     }
 }

@@ -119,7 +119,18 @@ void ref_mhc_coefficients(const float *m, const float *base, const float *scale,
 
 OPS_CLONES void ref_collapse(const float *x, const float *pre, size_t hc, size_t n, float *u)
 {
-    for (size_t i = 0; i < n; i++) {
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        v16 sum = pre[0] * *(const v16u *)(x + i);
+        for (size_t k = 1; k < hc; k++) {
+            sum += pre[k] * *(const v16u *)(x + k * n + i);
+        }
+        uint16_t rounded[16];
+        v16_to_bf16(&sum, rounded);
+        v16_from_bf16(rounded, &sum);
+        *(v16u *)(u + i) = sum;
+    }
+    for (; i < n; i++) {
         float sum = pre[0] * x[i];
         for (size_t k = 1; k < hc; k++) {
             sum += pre[k] * x[k * n + i];
