@@ -1,14 +1,23 @@
 /* cpu_linear.c - products of packed matrices: which thread does which panels, and where results go.
  *
- * The panels of all jobs of a stage stand in one row, cut into units of up to four; threads take contiguous stretches
- * of about equal cost. An output depends on its own row alone, so neither the cut nor the number of threads changes a
- * bit. */
+ * The panels of all jobs of a stage stand in one row, cut into units of up to four; each thread has a contiguous stretch
+ * of about equal cost, and one that is done takes units from the stretches of others: a processor that is slower, or
+ * serves somebody else for a moment, holds nobody up. An output depends on its own row alone, so neither the cut nor
+ * who computes it changes a bit. */
 #include "core/arith.h"
 #include "cpu/cpu_fixed.h"
 #include "cpu/cpu_int.h"
 #include "ops/vector.h"
 
+#include <stdatomic.h>
+
 #define ROWS 96 /* done at once: their results stay in the first cache, their inputs in the second */
+
+/* A thread's stretch of units, on a cache line of its own. */
+typedef struct stretch {
+    _Alignas(64) _Atomic size_t next;
+    size_t end;
+} stretch;
 
 typedef struct linear_run {
     const cpu_device *dev;
@@ -17,6 +26,7 @@ typedef struct linear_run {
     const double *cost;  /* [n_jobs + 1] cost before each job */
     size_t n_jobs;
     size_t per_unit; /* panels */
+    stretch *stretches; /* [threads] */
     cpu_rows *rows;  /* [n_jobs] x == NULL for the reference path */
     float *tiles;    /* [threads] decoded tile of jobs that take the reference path */
     size_t tile_floats;
@@ -93,8 +103,14 @@ static void run_unit(const linear_run *run, size_t j, size_t unit, float *tile)
     }
 }
 
-/* Relative time of one unit: decoding costs about as much as the products of two rows. */
-static double unit_cost(const ref_linear *job) { return (double)job->w->n_in * (2.0 + (double)job->n_rows); }
+/* Relative time of one unit: decoding costs about as much as the products of two rows; integer products of a group of
+ * rows take half as long. */
+static double unit_cost(const linear_run *run, size_t j)
+{
+    const ref_linear *job = &run->jobs[j];
+    const double rows = (double)job->n_rows;
+    return (double)job->w->n_in * (run->rows[j].fixed != NULL ? 2.0 + rows / 2.0 : 2.0 + rows);
+}
 
 /* First unit of share `t` of `n`: where the running cost passes t / n of all. */
 static size_t share_start(const linear_run *run, size_t t, size_t n)
@@ -108,22 +124,32 @@ static size_t share_start(const linear_run *run, size_t t, size_t n)
         return run->first[j];
     }
     const size_t units = run->first[j + 1] - run->first[j];
-    const size_t at = (size_t)((target - run->cost[j]) / unit_cost(&run->jobs[j]) + 0.5);
+    const size_t at = (size_t)((target - run->cost[j]) / unit_cost(run, j) + 0.5);
     return run->first[j] + (at < units ? at : units);
 }
 
-static void run_shares(void *arg, size_t begin, size_t end, int thread)
+static void run_stretch(const linear_run *run, stretch *from, float *tile)
 {
-    const linear_run *run = arg;
-    const size_t n = (size_t)run->dev->ref.n_threads;
-    float *tile = run->tiles + (size_t)thread * run->tile_floats;
-    const size_t last = share_start(run, end, n);
     size_t j = 0;
-    for (size_t u = share_start(run, begin, n); u < last; u++) {
+    size_t u;
+    while ((u = atomic_fetch_add_explicit(&from->next, 1, memory_order_relaxed)) < from->end) {
         while (u >= run->first[j + 1]) {
             j++;
         }
         run_unit(run, j, u - run->first[j], tile);
+    }
+}
+
+/* Its own stretch, and then what is left of the others'. */
+static void run_stretches(void *arg, size_t begin, size_t end, int thread)
+{
+    const linear_run *run = arg;
+    const size_t n = (size_t)run->dev->ref.n_threads;
+    float *tile = run->tiles + (size_t)thread * run->tile_floats;
+    for (size_t t = begin; t < end; t++) {
+        for (size_t i = 0; i < n; i++) {
+            run_stretch(run, &run->stretches[(t + i) % n], tile);
+        }
     }
 }
 
@@ -135,8 +161,11 @@ typedef struct group_job {
     float *x;
     int16_t *fixed;
     float *unit;
-    size_t first; /* groups before its own, of all such jobs */
+    size_t n_slices; /* of a group's inputs: parts of about equal size share out better than a few groups do */
+    size_t first;    /* slices before its own, of all such jobs */
 } group_job;
+
+enum { SLICES_MAX = 4, SLICE_MIN = 4096 /* values */ };
 
 typedef struct group_run {
     group_job *jobs;
@@ -149,44 +178,70 @@ static size_t n_groups(size_t rows)
     return rows / 12 + rest / 8 + rest / 4 % 2 + (rest % 4 != 0 ? 1 : 0);
 }
 
-/* out[i][r] = row r, input i, for g rows. */
+/* out[i][r] = row r, input i, for g rows; k is a multiple of 4. Four rows turn as squares of four. */
 static inline __attribute__((always_inline)) void interleave(const float *x, size_t ldx, size_t k, const size_t g,
                                                              float *out)
 {
-    for (size_t i = 0; i < k; i++) {
-        for (size_t r = 0; r < g; r++) {
-            out[i * g + r] = x[r * ldx + i];
+    typedef float f4 __attribute__((vector_size(16)));
+    const size_t squares = g / 4 * 4;
+    for (size_t i = 0; i < k; i += 4) {
+        for (size_t r = 0; r < squares; r += 4) {
+            f4 a[4];
+            for (size_t n = 0; n < 4; n++) {
+                memcpy(&a[n], x + (r + n) * ldx + i, sizeof a[n]);
+            }
+            const f4 low01 = __builtin_shufflevector(a[0], a[1], 0, 4, 1, 5);
+            const f4 high01 = __builtin_shufflevector(a[0], a[1], 2, 6, 3, 7);
+            const f4 low23 = __builtin_shufflevector(a[2], a[3], 0, 4, 1, 5);
+            const f4 high23 = __builtin_shufflevector(a[2], a[3], 2, 6, 3, 7);
+            a[0] = __builtin_shufflevector(low01, low23, 0, 1, 4, 5);
+            a[1] = __builtin_shufflevector(low01, low23, 2, 3, 6, 7);
+            a[2] = __builtin_shufflevector(high01, high23, 0, 1, 4, 5);
+            a[3] = __builtin_shufflevector(high01, high23, 2, 3, 6, 7);
+            for (size_t n = 0; n < 4; n++) {
+                memcpy(out + (i + n) * g + r, &a[n], sizeof a[n]);
+            }
+        }
+        for (size_t n = i; n < i + 4; n++) {
+            for (size_t r = squares; r < g; r++) {
+                out[n * g + r] = x[r * ldx + n];
+            }
         }
     }
 }
 
-/* Group number i of a job. */
-static void make_group(const group_job *to, size_t i)
+/* Slice number i of a job: some inputs, whole blocks, of a group of rows. */
+static void make_slice(const group_job *to, size_t i)
 {
     const ref_linear *job = to->job;
     const size_t k = (size_t)job->w->n_in;
     const size_t rows = (size_t)job->n_rows;
-    size_t r0 = i < rows / 12 ? i * 12 : rows / 12 * 12;
-    for (size_t n = rows / 12; n < i; n++) {
+    const size_t group = i / to->n_slices;
+    const size_t slice = i % to->n_slices;
+    const size_t k0 = k / 32 * slice / to->n_slices * 32;
+    const size_t n_in = k / 32 * (slice + 1) / to->n_slices * 32 - k0;
+    size_t r0 = group < rows / 12 ? group * 12 : rows / 12 * 12;
+    for (size_t n = rows / 12; n < group; n++) {
         r0 += cpu_group(rows - r0);
     }
     const size_t g = cpu_group(rows - r0);
-    const float *x = job->x + r0 * job->ldx;
+    const float *x = job->x + r0 * job->ldx + k0;
     for (size_t r = 0; to->fixed != NULL && r < g; r++) {
-        cpu_fix_row(x + r * job->ldx, k, g, to->fixed + r0 * k + r * 2, to->unit + r0 * (k / 32) + r);
+        cpu_fix_row(x + r * job->ldx, n_in, g, to->fixed + r0 * k + k0 * g + r * 2,
+                    to->unit + r0 * (k / 32) + k0 / 32 * g + r);
     }
     if (to->x == NULL) {
         return;
     }
-    float *out = to->x + r0 * k;
+    float *out = to->x + r0 * k + k0 * g;
     if (g == 12) {
-        interleave(x, job->ldx, k, 12, out);
+        interleave(x, job->ldx, n_in, 12, out);
     } else if (g == 8) {
-        interleave(x, job->ldx, k, 8, out);
+        interleave(x, job->ldx, n_in, 8, out);
     } else if (g == 4) {
-        interleave(x, job->ldx, k, 4, out);
+        interleave(x, job->ldx, n_in, 4, out);
     } else {
-        interleave(x, job->ldx, k, g, out);
+        interleave(x, job->ldx, n_in, g, out);
     }
 }
 
@@ -199,7 +254,7 @@ static void make_groups(void *arg, size_t begin, size_t end, int thread)
         while (j + 1 < run->n_jobs && i >= run->jobs[j + 1].first) {
             j++;
         }
-        make_group(&run->jobs[j], i - run->jobs[j].first);
+        make_slice(&run->jobs[j], i - run->jobs[j].first);
     }
 }
 
@@ -214,7 +269,8 @@ static bool same_rows(const ref_linear *a, const ref_linear *b)
 static bool take_rows(ref_device *dev, const ref_linear *job, bool fixed, group_job *to)
 {
     const size_t n = (size_t)job->n_rows * (size_t)job->w->n_in;
-    *to = (group_job){.job = job};
+    const size_t slices = n / SLICE_MIN + 1;
+    *to = (group_job){.job = job, .n_slices = slices < SLICES_MAX ? slices : SLICES_MAX};
     if (fixed) {
         to->fixed = ref_scratch(dev, n, sizeof *to->fixed);
         to->unit = ref_scratch(dev, n / 32, sizeof *to->unit);
@@ -248,7 +304,7 @@ static bool prepare_rows(ref_device *dev, linear_run *run)
             return false;
         }
         to->first = n;
-        n += n_groups((size_t)job->n_rows);
+        n += n_groups((size_t)job->n_rows) * to->n_slices;
         run->rows[j] = fixed ? (cpu_rows){.x = job->x, .ldx = job->ldx, .fixed = to->fixed, .unit = to->unit}
                              : (cpu_rows){.x = to->x, .ldx = (size_t)job->w->n_in};
     }
@@ -271,7 +327,8 @@ void cpu_linear(ref_device *dev, const ref_linear *jobs, size_t n_jobs)
     run.tile_floats = (size_t)unpacked_in * REF_TILE;
     run.tiles = ref_scratch(dev, threads * run.tile_floats, sizeof(float));
     run.rows = ref_scratch(dev, n_jobs, sizeof *run.rows);
-    if (first == NULL || cost == NULL || run.tiles == NULL || run.rows == NULL || !prepare_rows(dev, &run)) {
+    run.stretches = ref_scratch(dev, threads, sizeof *run.stretches);
+    if (run.stretches == NULL || first == NULL || cost == NULL || run.tiles == NULL || run.rows == NULL || !prepare_rows(dev, &run)) {
         return;
     }
     while (run.per_unit > 1 && panels < 4 * threads * run.per_unit) {
@@ -282,9 +339,13 @@ void cpu_linear(ref_device *dev, const ref_linear *jobs, size_t n_jobs)
     for (size_t j = 0; j < n_jobs; j++) {
         const size_t units = units_of(&jobs[j], run.per_unit);
         first[j + 1] = first[j] + units;
-        cost[j + 1] = cost[j] + (double)units * unit_cost(&jobs[j]);
+        cost[j + 1] = cost[j] + (double)units * unit_cost(&run, j);
     }
     run.first = first;
     run.cost = cost;
-    pool_run(dev->pool, threads, run_shares, &run);
+    for (size_t t = 0; t < threads; t++) {
+        atomic_init(&run.stretches[t].next, share_start(&run, t, threads));
+        run.stretches[t].end = share_start(&run, t + 1, threads);
+    }
+    pool_run(dev->pool, threads, run_stretches, &run);
 }

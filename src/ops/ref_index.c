@@ -276,6 +276,35 @@ static bool index_queries(ref_device *dev, index_run *run)
     return true;
 }
 
+/* Sequences begin .. end - 1, each by one thread. */
+static void index_sequences(void *arg, size_t begin, size_t end, int thread)
+{
+    for (size_t i = begin; i < end; i++) {
+        index_run one = *(const index_run *)arg;
+        one.seq = &one.a->seqs[i];
+        one.n_group = one.seq->n_rows;
+        one.n_entries = visible_of(&one, one.n_group - 1);
+        one.score += (size_t)one.seq->row0 * one.stride;
+        score_tiles(&one, 0, ((size_t)one.n_entries + REF_TILE - 1) / REF_TILE, thread);
+        select_rows(&one, 0, (size_t)one.n_group, thread);
+    }
+}
+
+/* Many sequences of a row or a few: what a sequence alone could share out is less than what sharing costs. */
+static bool are_many(const ops_index_args *a, size_t threads)
+{
+    enum { FEW_ROWS = 8 };
+    if ((size_t)a->n_seqs < 2 * threads) {
+        return false;
+    }
+    for (int32_t i = 0; i < a->n_seqs; i++) {
+        if (a->seqs[i].n_rows > FEW_ROWS) {
+            return false;
+        }
+    }
+    return true;
+}
+
 void ref_index(ops_device *device, const ops_index_args *a)
 {
     ref_device *dev = ref_of(device);
@@ -305,6 +334,10 @@ void ref_index(ops_device *device, const ops_index_args *a)
         return;
     }
     run.stride = widest;
+    if (need <= group_floats && are_many(a, threads)) {
+        pool_run(dev->pool, (size_t)a->n_seqs, index_sequences, &run);
+        return;
+    }
     int32_t group = (int32_t)(group_floats / widest);
     for (int32_t i = 0; i < a->n_seqs; i++) {
         run.seq = &a->seqs[i];
