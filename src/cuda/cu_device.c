@@ -29,29 +29,37 @@ void cu_refuse(cu_device *dev, const char *stage, const char *why)
 
 void cu_select(cu_device *dev) { cu_ok(dev, (int)cudaSetDevice(dev->ordinal), "select"); }
 
+/* At least so many bytes at *memory, which moves when it grows. */
+static bool grow(cu_device *dev, uint8_t **memory, size_t *size, size_t bytes)
+{
+    if (bytes <= *size) {
+        return true;
+    }
+    /* The old block may still be read by work that has been asked for. */
+    if (!cu_ok(dev, (int)cudaStreamSynchronize(dev->stream), "synchronise") || !cu_ok(dev, (int)cudaFree(*memory), "free scratch")) {
+        return false;
+    }
+    *memory = NULL;
+    *size = 0;
+    void *fresh;
+    if (!cu_ok(dev, (int)cudaMalloc(&fresh, bytes), "scratch")) {
+        return false;
+    }
+    *memory = fresh;
+    *size = bytes;
+    return true;
+}
+
 bool cu_stage_begin(cu_device *dev, size_t scratch_bytes)
 {
     dev->scratch_used = 0;
     cu_select(dev);
-    if (dev->error.code != DI_OK) {
-        return false;
-    }
-    if (scratch_bytes <= dev->scratch_size) {
-        return true;
-    }
-    /* The old block may still be read by work that has been asked for. */
-    if (!cu_ok(dev, (int)cudaStreamSynchronize(dev->stream), "synchronise") || !cu_ok(dev, (int)cudaFree(dev->scratch), "free scratch")) {
-        return false;
-    }
-    dev->scratch = NULL;
-    dev->scratch_size = 0;
-    void *memory;
-    if (!cu_ok(dev, (int)cudaMalloc(&memory, scratch_bytes), "scratch")) {
-        return false;
-    }
-    dev->scratch = memory;
-    dev->scratch_size = scratch_bytes;
-    return true;
+    return dev->error.code == DI_OK && grow(dev, &dev->scratch, &dev->scratch_size, scratch_bytes);
+}
+
+uint8_t *cu_packed_rows(cu_device *dev, int32_t padded_rows, int64_t width)
+{
+    return grow(dev, &dev->packed, &dev->packed_size, (size_t)padded_rows * (size_t)width * 2) ? dev->packed : NULL;
 }
 
 void *cu_scratch(cu_device *dev, size_t bytes)
@@ -101,10 +109,12 @@ di_status cu_open(const ops_device_options *options, ops_device **out, di_error 
     if (dev == NULL) {
         return err_memory(err, "device", sizeof *dev);
     }
+    int generation = 0;
     dev->ordinal = options->ordinal;
     if (!cu_ok(dev, (int)cudaSetDevice(dev->ordinal), "select") ||
         !cu_ok(dev, (int)cudaStreamCreateWithFlags(&dev->stream, cudaStreamNonBlocking), "stream") ||
-        !cu_ok(dev, (int)cudaDeviceGetAttribute(&dev->n_sms, cudaDevAttrMultiProcessorCount, dev->ordinal), "multiprocessors")) {
+        !cu_ok(dev, (int)cudaDeviceGetAttribute(&dev->n_sms, cudaDevAttrMultiProcessorCount, dev->ordinal), "multiprocessors") ||
+        !cu_ok(dev, (int)cudaDeviceGetAttribute(&generation, cudaDevAttrComputeCapabilityMajor, dev->ordinal), "generation")) {
         di_status code = dev->error.code;
         if (err != NULL) {
             *err = dev->error;
@@ -112,6 +122,7 @@ di_status cu_open(const ops_device_options *options, ops_device **out, di_error 
         cu_close((ops_device *)(void *)dev);
         return code;
     }
+    dev->hopper = generation == 9;
     *out = (ops_device *)(void *)dev;
     return DI_OK;
 }
@@ -131,6 +142,7 @@ void cu_close(ops_device *device)
     }
     cu_tables_free(dev);
     cudaFree(dev->scratch);
+    cudaFree(dev->packed);
     if (dev->stream != NULL) {
         cudaStreamDestroy(dev->stream);
     }

@@ -50,6 +50,9 @@ typedef struct cu_device {
     cu_table seqs[CU_TABLES];
     cu_table building; /* host only: the table that a stage asks for */
     int next_table;
+    bool hopper;     /* has the instructions of products with many tokens */
+    uint8_t *packed; /* rows of the running product with many tokens */
+    size_t packed_size;
 } cu_device;
 
 static inline cu_device *cu_of(ops_device *dev) { return (cu_device *)(void *)dev; }
@@ -81,6 +84,14 @@ typedef struct cu_product {
     bf16 *y16;
     float *y32;
 } cu_product;
+
+/* From so many rows on products take the kernels for many tokens (kernels/gemm.cuh), where the device has them. The bits are the same.
+ * BF16 matrices with many tokens are routers: few outputs, too few items for the large ones of these kernels. */
+#define CU_MANY_ROWS 128
+#define CU_MANY_ROWS_BF16 1024
+
+/* Memory for packed rows (cu_launch_pack_rows), until the next call. NULL after a failure. */
+uint8_t *cu_packed_rows(cu_device *dev, int32_t padded_rows, int64_t width);
 
 /* Products of the same rows: matrices with tiles that go together in one launch. False after a failure. */
 bool cu_products(cu_device *dev, const char *stage, const cu_product *products, size_t n, int32_t n_rows);

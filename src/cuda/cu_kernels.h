@@ -58,9 +58,34 @@ typedef struct cu_linear_set {
     int32_t n_items;
     int32_t n_stages;
     uint32_t stage_bytes;
+    /* Of products with many tokens: the rows, packed; jobs[].x and ldx are not looked at. */
+    const uint8_t *packed_rows; /* [inputs / 64, padded_rows / 8] atoms of 1 KB (kernels/gemm.cuh) */
+    int32_t padded_rows;
 } cu_linear_set;
 
 int cu_launch_linear(const cu_linear_set *set, int n_sms, cu_stream stream);
+
+/* The same products with many tokens, and the same bits. Hopper only; y16 aligned to 16 bytes; group_rows a multiple of 128. */
+int cu_launch_gemm(const cu_linear_set *set, int n_sms, cu_stream stream);
+
+/* Packed rows that n_rows need: the last block of tokens is read whole. */
+static inline int32_t cu_padded_rows(int32_t n_rows) { return (n_rows + 255 + 31) / 32 * 32; }
+
+/* Packs rows for cu_launch_gemm. Bytes of out: padded_rows * n * 2. */
+typedef struct cu_pack_rows {
+    const uint16_t *x; /* [n_rows, ldx], 4-byte aligned, ldx even */
+    int64_t ldx;
+    int32_t n_rows;
+    int32_t padded_rows;
+    int32_t n; /* inputs of a row, multiple of 64 */
+    bool q8;   /* put on the Q8 grid first, as cu_launch_quantise does */
+    uint8_t *out;
+    const int32_t *slots; /* device [padded_rows]: packed row i is row slots[i] / per_row of x, clear where negative; NULL = row i */
+    int32_t per_row;
+    const uint32_t *n_used; /* device: packed rows that are wanted at all; NULL = all */
+} cu_pack_rows;
+
+int cu_launch_pack_rows(const cu_pack_rows *args, cu_stream stream);
 
 /* --- Experts ------------------------------------------------------------------------------------------------------------------ */
 

@@ -1,6 +1,6 @@
-/* cu_product.c - products of a stage with whatever form its matrices have: tiles (kernels/linear.cu), up to three of a kind in one
- * launch, or the checkpoint's order (kernels/plain.cu). Which form a matrix has follows from its shape alone (cu_weights.c), so results
- * never depend on the batch. */
+/* cu_product.c - products of a stage with whatever form its matrices have: tiles (kernels/linear.cu; with many tokens kernels/gemm.cu,
+ * which gives the same bits), up to three of a kind in one launch, or the checkpoint's order (kernels/plain.cu). Which form a matrix has
+ * follows from its shape alone (cu_weights.c), so results never depend on the batch. */
 #include "cuda/cu_int.h"
 
 static cu_linear tiled_job(const cu_product *p)
@@ -65,9 +65,57 @@ static bool go_together(const cu_linear_set *set, const cu_packed *w, const cu_l
     return set->n_jobs > 0 && set->n_jobs < CU_MAX_JOBS && set->format == format && set->jobs[0].split == job->split && w->tiles;
 }
 
+/* Products of many tokens want rows of x that are packed once for all, and outputs that can be written 16 bytes at a time. */
+static bool same_rows(const cu_linear *a, const cu_linear *b)
+{
+    return a->x == b->x && a->ldx == b->ldx && a->n_in == b->n_in && a->group_rows == 0 && b->group_rows == 0;
+}
+
+static bool suits_many(const cu_device *dev, const cu_linear_set *set)
+{
+    bool good = dev->hopper && set->n_rows >= (set->format == CU_BF16 ? CU_MANY_ROWS_BF16 : CU_MANY_ROWS);
+    for (int32_t j = 0; j < set->n_jobs; j++) {
+        const cu_linear *job = &set->jobs[j];
+        good = good && job->group_rows % 128 == 0 && job->ldx % 2 == 0 && (uintptr_t)job->x % 4 == 0 && (uintptr_t)job->y16 % 16 == 0;
+    }
+    return good;
+}
+
+/* Those of a set that have the same rows, together. */
+static bool run_many(cu_device *dev, const char *stage, const cu_linear_set *set)
+{
+    const int32_t padded = cu_padded_rows(set->n_rows);
+    for (int32_t j = 0; j < set->n_jobs;) {
+        cu_linear_set part = {.n_rows = set->n_rows, .format = set->format, .padded_rows = padded};
+        const cu_linear *first = &set->jobs[j];
+        part.jobs[part.n_jobs++] = set->jobs[j++];
+        for (; j < set->n_jobs && same_rows(&set->jobs[j], first); j++) {
+            part.jobs[part.n_jobs++] = set->jobs[j];
+        }
+        const int32_t width = first->n_in * (first->group_rows > 0 ? first->n_out / first->group_rows : 1);
+        uint8_t *packed = cu_packed_rows(dev, padded, width);
+        if (packed == NULL) {
+            return false;
+        }
+        part.packed_rows = packed;
+        const cu_pack_rows rows = {.x = first->x, .ldx = first->ldx, .n_rows = set->n_rows, .padded_rows = padded, .n = width,
+                                   .out = packed};
+        if (!cu_ok(dev, cu_launch_pack_rows(&rows, dev->stream), stage) ||
+            !cu_ok(dev, cu_launch_gemm(&part, dev->n_sms, dev->stream), stage)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool flush(cu_device *dev, const char *stage, cu_linear_set *set)
 {
-    const bool good = set->n_jobs == 0 || cu_ok(dev, cu_launch_linear(set, dev->n_sms, dev->stream), stage);
+    bool good = true;
+    if (set->n_jobs > 0 && suits_many(dev, set)) {
+        good = run_many(dev, stage, set);
+    } else if (set->n_jobs > 0) {
+        good = cu_ok(dev, cu_launch_linear(set, dev->n_sms, dev->stream), stage);
+    }
     set->n_jobs = 0;
     return good;
 }
