@@ -1,5 +1,5 @@
 /* Two processes over one shared folder find what the other computed, and one goes on when the other is killed (tier_pair.h); slow_eng_tier_pair.c
- * is the same with the demo model and 1,000 requests each.
+ * is the same with 1,000 requests each and more kills.
  * ctest: timeout=300 */
 #include "engine/tier_pair.h"
 
