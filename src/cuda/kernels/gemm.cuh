@@ -167,6 +167,10 @@ __device__ __forceinline__ void gemm_chain(float (&acc)[N / 2], gemm_rings &ring
         }
     }
     wgmma_wait<0>();
+#pragma unroll
+    for (int k = 0; k < N / 2; k++) { /* the compiler does not know that the sums were written until now, and would read them earlier */
+        asm volatile("" : "+f"(acc[k])::"memory");
+    }
     gemm_release(last, lane);
 }
 
