@@ -15,9 +15,9 @@
 enum { N_BEHIND = 12, N_SCRIPTS = 5, N_PLAYERS = 3, MAX_DRAFT = 8 };
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-enum { ROUNDS = 1, MAX_DEMO = 200, N_DEMO_RUNS = 4 };
+enum { ROUNDS = 1, MAX_DEMO = 200, N_DEMO_SCRIPTS = 2, N_DEMO_RUNS = 4 };
 #else
-enum { ROUNDS = 4, MAX_DEMO = 1400, N_DEMO_RUNS = 10 };
+enum { ROUNDS = 2, MAX_DEMO = 1400, N_DEMO_SCRIPTS = 4, N_DEMO_RUNS = 6 };
 #endif
 
 static di_model *model;
@@ -252,7 +252,7 @@ static int64_t run_together(const script *scripts, size_t n_scripts, size_t n_ru
     return cached;
 }
 
-static void compare(const char *dir, di_replay mode, size_t most, uint64_t rounds, size_t n_runs)
+static void compare(const char *dir, di_replay mode, size_t most, uint64_t rounds, size_t n_scripts, size_t n_runs)
 {
     script scripts[N_SCRIPTS] = {{.n = 0}};
     int64_t cached = 0;
@@ -260,40 +260,40 @@ static void compare(const char *dir, di_replay mode, size_t most, uint64_t round
     model = eng_model_open(dir);
     di_model_get_info(model, &info);
     for (uint64_t round = 0; round < rounds; round++) {
-        uint64_t seed = 31 * round + 7;
-        write_scripts(scripts, N_SCRIPTS, most, &seed);
-        cached += run_together(scripts, N_SCRIPTS, n_runs, &seed);
-        free_scripts(scripts, N_SCRIPTS);
+        uint64_t seed = 31 * round + 11;
+        write_scripts(scripts, n_scripts, most, &seed);
+        cached += run_together(scripts, n_scripts, n_runs, &seed);
+        free_scripts(scripts, n_scripts);
     }
-    assert_true(cached > 0 || n_runs < 10); /* a few short prompts may share too little */
+    assert_true(cached > 0 || n_runs < 5); /* a few short prompts may share too little */
     di_model_close(model);
 }
 
 static void tiny_models_exact(void **state)
 {
     (void)state;
-    compare("tests/data/model/t6", DI_REPLAY_OFF, 240, ROUNDS, 20);
-    compare("tests/data/model/t6-strict", DI_REPLAY_OFF, 240, ROUNDS, 20);
-    compare("tests/data/model/t6-odd", DI_REPLAY_OFF, 240, ROUNDS, 20);
+    compare("tests/data/model/t6", DI_REPLAY_OFF, 240, ROUNDS, N_SCRIPTS, 20);
+    compare("tests/data/model/t6-strict", DI_REPLAY_OFF, 240, ROUNDS, N_SCRIPTS, 20);
+    compare("tests/data/model/t6-odd", DI_REPLAY_OFF, 240, ROUNDS, N_SCRIPTS, 20);
 }
 
 static void tiny_models_replayed(void **state)
 {
     (void)state;
-    compare("tests/data/model/t6", DI_REPLAY_DECODER, 240, ROUNDS, 20);
-    compare("tests/data/model/t6-odd", DI_REPLAY_DECODER, 240, ROUNDS, 20);
+    compare("tests/data/model/t6", DI_REPLAY_DECODER, 240, ROUNDS, N_SCRIPTS, 20);
+    compare("tests/data/model/t6-odd", DI_REPLAY_DECODER, 240, ROUNDS, N_SCRIPTS, 20);
 }
 
 static void demo_exact(void **state)
 {
     (void)state;
-    compare("models/demo", DI_REPLAY_OFF, MAX_DEMO, 1, N_DEMO_RUNS);
+    compare("models/demo", DI_REPLAY_OFF, MAX_DEMO, 1, N_DEMO_SCRIPTS, N_DEMO_RUNS);
 }
 
 static void demo_replayed(void **state)
 {
     (void)state;
-    compare("models/demo", DI_REPLAY_DECODER, MAX_DEMO, 1, N_DEMO_RUNS);
+    compare("models/demo", DI_REPLAY_DECODER, MAX_DEMO, 1, N_DEMO_SCRIPTS, N_DEMO_RUNS);
 }
 
 /* ---- a snapshot without decoder windows, and one behind it ---- */
@@ -309,13 +309,15 @@ static int64_t run_cached(di_engine *e, const script *s, const char *what)
     feed(&p, s->n);
     cached = di_sequence_cached(p.q);
     assert_int_equal(di_sequence_run(p.q, NULL), DI_OK);
-    (void)play(e, &p, what, &seed);
+    if (s->logits != NULL) {
+        (void)play(e, &p, what, &seed);
+    }
     di_sequence_free(p.q);
     return cached;
 }
 
 /* The first prompt leaves a snapshot without decoder windows behind 2,048 tokens. It would do for the logits of the second, but not for the
- * windows of the snapshot that the second one leaves behind 2,432, which the third one resumes from. */
+ * windows of the snapshot that the second one leaves behind 2,432, which the third one resumes from. The first one is not compared. */
 static void what_resumes_from_a_partial_snapshot_leaves_whole_ones(void **state)
 {
     static const size_t lengths[] = {2700, 2558, 2600};
@@ -340,7 +342,9 @@ static void what_resumes_from_a_partial_snapshot_leaves_whole_ones(void **state)
             s->ids[t] = (int32_t)below(&seed, (size_t)info.vocab_size);
         }
         memcpy(s->ids, scripts[i > 0 ? i - 1 : 0].ids, shared[i] * sizeof *s->ids);
-        run_full(s);
+        if (i > 0) {
+            run_full(s);
+        }
         assert_int_equal(run_cached(e, s, "partial"), cached[i]);
     }
     di_engine_close(e);

@@ -21,9 +21,9 @@ enum { MAX_PROMPT = 1000, MAX_NEW = 100, MAX_N = 4, MAX_SCRIPTS = 10, MAX_RUNS =
 #if defined(__SANITIZE_THREAD__)
 enum { ROUNDS = 1, DEMO_SCRIPTS = 0, DEMO_PROMPT = 0, RUNS = 16 };
 #elif defined(__SANITIZE_ADDRESS__)
-enum { ROUNDS = 2, DEMO_SCRIPTS = 2, DEMO_PROMPT = 200, RUNS = 24 };
+enum { ROUNDS = 2, DEMO_SCRIPTS = 2, DEMO_PROMPT = 60, RUNS = 16 };
 #else
-enum { ROUNDS = 6, DEMO_SCRIPTS = 5, DEMO_PROMPT = 900, RUNS = 60 };
+enum { ROUNDS = 3, DEMO_SCRIPTS = 4, DEMO_PROMPT = 400, RUNS = 48 };
 #endif
 
 static di_model *model;

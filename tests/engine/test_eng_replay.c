@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_PROMPT = 600 };
+enum { MAX_PROMPT = 300 };
 
 static di_model *model;
 static di_model_info info;
@@ -46,6 +46,18 @@ static float *run(di_engine *e, size_t n, int64_t *cached)
     return out;
 }
 
+/* What the engine has of the first n tokens of the prompt; nothing runs. */
+static int64_t cached_of(di_engine *e, size_t n)
+{
+    di_sequence *q;
+    assert_int_equal(di_sequence_new(e, &q, NULL), DI_OK);
+    assert_int_equal(di_sequence_use_cache(q, NULL, 0, NULL), DI_OK);
+    assert_int_equal(di_sequence_feed(q, prompt, n, NULL), DI_OK);
+    const int64_t cached = di_sequence_cached(q);
+    di_sequence_free(q);
+    return cached;
+}
+
 static bool same(const float *a, const float *b) { return memcmp(a, b, (size_t)info.vocab_size * sizeof *a) == 0; }
 
 /* Squared, of what b has. */
@@ -66,12 +78,12 @@ static void cold_and_short_hits_are_exact(void **state)
     di_engine *const exact = open_engine(DI_REPLAY_OFF, 64, 1);
     di_engine *const replay = open_engine(DI_REPLAY_ENCODER, 64, 1);
     int64_t cached;
-    float *const a = run(exact, 200, &cached);
+    float *const a = run(exact, 140, &cached);
     assert_int_equal(cached, 0);
-    float *const b = run(replay, 200, &cached);
+    float *const b = run(replay, 140, &cached);
     assert_int_equal(cached, 0);
     assert_true(same(a, b));
-    float *const c = run(replay, 200, &cached); /* a hit of 128: replayed from 0 on */
+    float *const c = run(replay, 140, &cached); /* a hit of 128: replayed from 0 on */
     assert_int_equal(cached, 0);
     assert_true(same(a, c));
     di_kv_stats kv;
@@ -90,17 +102,17 @@ static void cold_and_short_hits_are_exact(void **state)
 static void a_hit_depends_on_its_length_alone(void **state)
 {
     (void)state;
-    static const int32_t chunks[] = {7, 17, 64, 256};
+    static const int32_t chunks[] = {7, 64, 256};
     di_engine *const exact = open_engine(DI_REPLAY_OFF, 256, 2);
     int64_t cached;
-    float *const wanted = run(exact, 500, &cached);
+    float *const wanted = run(exact, 300, &cached);
     float *first = NULL;
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 3; i++) {
         di_engine *const e = open_engine(DI_REPLAY_ENCODER, chunks[i], 1 + (int32_t)(i % 2));
-        free(run(e, 400, &cached));
+        free(run(e, 264, &cached));
         assert_int_equal(cached, 0);
-        float *const hit = run(e, 500, &cached); /* 384 match, 128 of them run again */
-        assert_int_equal(cached, 384 - 128);
+        float *const hit = run(e, 300, &cached); /* 256 match, 128 of them run again */
+        assert_int_equal(cached, 256 - 128);
         if (first == NULL) {
             first = hit;
         } else {
@@ -122,10 +134,10 @@ static void a_hit_depends_on_its_length_alone(void **state)
 static void a_prompt_of_one_window_is_exact(void **state)
 {
     (void)state;
-    static const size_t lengths[] = {1, 127, 128, 129};
+    static const size_t lengths[] = {1, 128, 129};
     di_engine *const exact = open_engine(DI_REPLAY_OFF, 100, 1);
     di_engine *const replay = open_engine(DI_REPLAY_DECODER, 100, 1);
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 3; i++) {
         int64_t cached;
         float *const a = run(exact, lengths[i], &cached);
         float *const b = run(replay, lengths[i], &cached);
@@ -154,8 +166,8 @@ static void the_encoder_of_a_replayed_prompt_is_exact(void **state)
     (void)state;
     di_engine *const exact = open_engine(DI_REPLAY_OFF, 256, 1);
     di_engine *const replay = open_engine(DI_REPLAY_DECODER, 256, 1);
-    di_sequence *const a = fed(exact, 500);
-    di_sequence *const b = fed(replay, 500);
+    di_sequence *const a = fed(exact, 300);
+    di_sequence *const b = fed(replay, 300);
     const size_t page = mdl_flat_page_bytes(exact->runner);
     const size_t bytes = mdl_flat_state_bytes(exact->runner, true);
     const size_t ring = bytes / (size_t)info.n_layers;
@@ -163,11 +175,11 @@ static void the_encoder_of_a_replayed_prompt_is_exact(void **state)
     uint8_t *const of_a = malloc(bytes);
     uint8_t *const of_b = malloc(bytes);
     assert_true(of_a != NULL && of_b != NULL);
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 2; i++) {
         assert_memory_equal(a->caches.pages[i], b->caches.pages[i], page);
     }
-    mdl_flat_state_out(exact->runner, of_a, a->caches.state, 500, true);
-    mdl_flat_state_out(replay->runner, of_b, b->caches.state, 500, true);
+    mdl_flat_state_out(exact->runner, of_a, a->caches.state, 300, true);
+    mdl_flat_state_out(replay->runner, of_b, b->caches.state, 300, true);
     assert_memory_equal(of_a, of_b, first + ring);
     for (size_t at = first + ring; at < bytes; at += ring) {
         assert_memory_not_equal(of_a + at, of_b + at, ring);
@@ -205,15 +217,15 @@ static void count_rows(void *user, const di_trace *t)
 static void a_decoder_layer_runs_one_window(void **state)
 {
     (void)state;
-    for (int32_t chunk = 60; chunk <= 600; chunk += 270) {
+    for (int32_t chunk = 60; chunk <= 330; chunk += 270) {
         row_count count = {.first_decoder = 4};
         di_engine *e = NULL;
         const di_engine_options o = {
             .chunk_tokens = chunk, .n_threads = 1, .replay = DI_REPLAY_DECODER, .trace = count_rows, .trace_user = &count};
         assert_int_equal(di_engine_open(model, &o, &e, NULL), DI_OK);
         assert_int_equal(e->runner->decoder_start, 4);
-        di_sequence *const q = fed(e, 500);
-        assert_int_equal(count.before, 500);
+        di_sequence *const q = fed(e, 300);
+        assert_int_equal(count.before, 300);
         assert_int_equal(count.rows, 128);
         assert_int_equal(count.last, 128);
         assert_int_equal(di_sequence_feed(q, prompt, 3, NULL), DI_OK); /* what follows runs in full */
@@ -230,17 +242,16 @@ static void a_replayed_prompt_resumes_before_its_last_window(void **state)
     (void)state;
     di_engine *const e = open_engine(DI_REPLAY_DECODER, 100, 1);
     int64_t cached;
-    float *const first = run(e, 520, &cached);
+    float *const first = run(e, 264, &cached);
     assert_int_equal(cached, 0);
-    float *const again = run(e, 520, &cached);
-    assert_int_equal(cached, 384);
+    float *const again = run(e, 264, &cached);
+    assert_int_equal(cached, 128);
     assert_true(same(first, again));
-    float *const longer = run(e, 600, &cached);
-    assert_int_equal(cached, 384);
-    free(run(e, 511, &cached));
-    assert_int_equal(cached, 0); /* the halo of the encoder: 508 tokens before 383 */
+    float *const longer = run(e, 300, &cached);
+    assert_int_equal(cached, 128);
+    assert_int_equal(cached_of(e, 255), 0); /* the halo of the encoder: 508 tokens before 127 */
     di_engine *const fresh = open_engine(DI_REPLAY_DECODER, 256, 2);
-    float *const alone = run(fresh, 600, &cached);
+    float *const alone = run(fresh, 300, &cached);
     assert_true(same(longer, alone));
     di_engine_close(e);
     di_engine_close(fresh);
@@ -273,18 +284,17 @@ static void a_replayed_prompt_is_there_after_a_restart(void **state)
     char *const dir = unit_scratch_new();
     int64_t cached;
     di_engine *e = open_on(dir, DI_REPLAY_DECODER);
-    float *const before = run(e, 520, &cached);
+    float *const before = run(e, 264, &cached);
     di_engine_close(e);
     e = open_on(dir, DI_REPLAY_DECODER);
-    float *const after = run(e, 520, &cached);
-    assert_int_equal(cached, 384);
+    float *const after = run(e, 264, &cached);
+    assert_int_equal(cached, 128);
     assert_true(same(before, after));
     di_engine_close(e);
     static const di_replay others[] = {DI_REPLAY_OFF, DI_REPLAY_ENCODER, DI_REPLAY_BOTH};
     for (size_t i = 0; i < 3; i++) {
         e = open_on(dir, others[i]);
-        free(run(e, 520, &cached));
-        assert_int_equal(cached, 0);
+        assert_int_equal(cached_of(e, 264), 0);
         di_engine_close(e);
     }
     unit_scratch_remove(dir);
@@ -299,13 +309,13 @@ static void logits_of_every_row_are_exact(void **state)
     di_engine *const replay = open_engine(DI_REPLAY_BOTH, 100, 1);
     di_sequence *q;
     int64_t cached;
-    float *const wanted = run(exact, 300, &cached);
+    float *const wanted = run(exact, 200, &cached);
     assert_int_equal(di_sequence_new(replay, &q, NULL), DI_OK);
     assert_int_equal(di_sequence_keep_logits(q, true, NULL), DI_OK);
-    assert_int_equal(di_sequence_feed(q, prompt, 300, NULL), DI_OK);
+    assert_int_equal(di_sequence_feed(q, prompt, 200, NULL), DI_OK);
     assert_int_equal(di_sequence_run(q, NULL), DI_OK);
-    assert_int_equal(q->n_logits, 300);
-    assert_true(same(q->logits + (size_t)299 * (size_t)info.vocab_size, wanted));
+    assert_int_equal(q->n_logits, 200);
+    assert_true(same(q->logits + (size_t)199 * (size_t)info.vocab_size, wanted));
     di_engine_close(exact);
     di_engine_close(replay);
     free(wanted);
@@ -319,12 +329,12 @@ static void both_replay_a_hit_and_the_decoder(void **state)
     float *rows[2];
     di_engine *const exact = open_engine(DI_REPLAY_OFF, 256, 1);
     int64_t cached;
-    float *const wanted = run(exact, 500, &cached);
+    float *const wanted = run(exact, 300, &cached);
     for (size_t i = 0; i < 2; i++) {
         di_engine *const e = open_engine(DI_REPLAY_BOTH, chunks[i], 1);
-        free(run(e, 400, &cached));
-        rows[i] = run(e, 500, &cached);
-        assert_int_equal(cached, 384 - 128);
+        free(run(e, 264, &cached));
+        rows[i] = run(e, 300, &cached);
+        assert_int_equal(cached, 256 - 128);
         di_engine_close(e);
     }
     assert_true(same(rows[0], rows[1]));
