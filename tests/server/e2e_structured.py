@@ -136,6 +136,74 @@ def test_an_expression_in_any_words(server, field, pattern):
     assert choice["finish_reason"] == "stop" and re.fullmatch(pattern, choice["message"]["content"])
 
 
+GBNF = 'root ::= "a" [0-9]{1,3} ("-" [0-9]){2} "z"'
+LARK = 'start: "a" /[0-9]{1,3}/ ("-" /[0-9]/)~2 "z"'
+LINE = "a[0-9]{1,3}(-[0-9]){2}z"
+
+
+@pytest.mark.parametrize("field", [
+    {"structured_outputs": {"grammar": GBNF}},
+    {"structured_outputs": {"grammar": LARK}},
+    {"guided_grammar": GBNF},
+    {"ebnf": GBNF},
+    {"grammar": LARK},
+    {"structured_output": {"kind": "gbnf", "value": GBNF}},
+    {"structured_output": {"kind": "lark", "value": LARK}},
+    {"structured_output": {"kind": "grammar", "value": GBNF}},
+], ids=lambda field: "-".join(str(word) for word in field))
+def test_a_grammar_in_any_words(server, field):
+    choice = chat(server, **field)
+    assert choice["finish_reason"] == "stop" and re.fullmatch(LINE, choice["message"]["content"])
+
+
+TAGS = {"type": "structural_tag",
+        "structures": [{"begin": "<town>", "schema": SHORT, "end": "</town>"}],
+        "triggers": ["<town>"]}
+ALWAYS = {"type": "structural_tag", "format": {"type": "tag", "begin": "<town>", "content": {"type": "json_schema", "json_schema": SHORT},
+                                               "end": "</town>"}}
+
+
+@pytest.mark.parametrize("field", [
+    {"structured_outputs": {"structural_tag": ALWAYS}},
+    {"structured_outputs": {"structural_tag": json.dumps(ALWAYS)}},
+    {"structural_tag": json.dumps(ALWAYS)},
+    {"structured_output": {"kind": "structural_tag", "value": ALWAYS}},
+], ids=range(4))
+def test_a_tag_in_any_words(server, field):
+    choice = chat(server, max_tokens=80, **field)
+    text = choice["message"]["content"]
+    assert choice["finish_reason"] == "stop" and text.startswith("<town>") and text.endswith("</town>")
+    jsonschema_rs.validate(SHORT, json.loads(text[len("<town>"):-len("</town>")]))
+
+
+def test_text_beside_a_triggered_tag_is_free(server):
+    free = chat(server, max_tokens=30)
+    tagged = chat(server, max_tokens=30, structured_outputs={"structural_tag": TAGS})
+    assert "<town>" not in free["message"]["content"] and tagged["message"] == free["message"]
+
+
+def test_white_space_by_a_pattern(server):
+    for field in ({"structured_outputs": {"json": SHORT, "whitespace_pattern": "[ ]{2}"}},
+                  {"guided_json": SHORT, "guided_whitespace_pattern": "[ ]{2}"}):
+        text = chat(server, **field)["message"]["content"]
+        jsonschema_rs.validate(SHORT, json.loads(text))
+        assert re.fullmatch(r'  {  "a"  :  [1-9]  }|{  "a"  :  [1-9]  }', text), text
+
+
+def test_the_other_interfaces_take_grammars_tags_and_choices(server):
+    response = {"model": MODEL, "input": CAIRO, "reasoning": {"effort": "none"}, "max_output_tokens": 80}
+    message = {"model": MODEL, "messages": user(CAIRO), "thinking": {"type": "disabled"}, "max_tokens": 80}
+    tag = "<town>{.*}</town>"
+    for value, pattern in (({"grammar": GBNF}, LINE), ({"choice": ["left", "right"]}, "left|right"), ({"structural_tag": ALWAYS}, tag)):
+        given = [part["text"] for item in post(server, RESPONSES, response | {"structured_outputs": value})["output"]
+                 for part in item.get("content") or [] if "text" in part]
+        assert re.fullmatch(pattern, given[-1], re.S), given
+        given = [part["text"] for part in post(server, MESSAGES, message | {"structured_outputs": value})["content"] if "text" in part]
+        assert re.fullmatch(pattern, given[-1], re.S), given
+        given = post(server, COMPLETIONS, {"model": MODEL, "prompt": "Once", "max_tokens": 80, "structured_outputs": value})["choices"][0]["text"]
+        assert re.fullmatch(pattern, given, re.S), given
+
+
 def test_json_object_gives_an_object(server):
     choice = chat(server, messages=user("Give me json"), response_format={"type": "json_object"}, max_tokens=300)
     text = choice["message"]["content"]
