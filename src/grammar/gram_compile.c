@@ -199,6 +199,7 @@ void di_grammar_free(di_grammar *g)
     free(g->path);
     free(g->hits);
     free(g->places);
+    free(g->ways);
     gram_state_masks_free(&g->state_masks);
     buf_fini(&g->warnings);
     gram_mem_fini(&g->mem);

@@ -71,12 +71,15 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Sorts the words of the stack from `base` on and drops duplicates. */
+/* Sorts the words of the stack from `base` on and drops duplicates. Mostly a set has just got one more, which is the newest. */
 static void sort_from(gram_stack *s, uint32_t base)
 {
-    const uint32_t n = s->n - base;
-    if (n > 1) {
-        qsort(s->words + base, n, sizeof *s->words, ascending);
+    uint32_t sorted = base + 1;
+    while (sorted < s->n && s->words[sorted - 1] <= s->words[sorted]) {
+        sorted++;
+    }
+    if (sorted < s->n) {
+        qsort(s->words + base, s->n - base, sizeof *s->words, ascending);
     }
     uint32_t kept = base;
     for (uint32_t i = base; i < s->n; i++) {
@@ -177,6 +180,9 @@ gram_form gram_form_not(gram_forms *f, gram_form a)
     if (op != FO_AND && op != FO_OR) {
         return add(f, (const uint32_t[]){FO_NOT, a}, 2);
     }
+    if (f->info[a].negated != 0) { /* what an item of unique ones must not be is asked for again with each item */
+        return f->info[a].negated - 1;
+    }
     if (!gram_enter(f->mem)) {
         return GRAM_FALSE;
     }
@@ -190,6 +196,9 @@ gram_form gram_form_not(gram_forms *f, gram_form a)
     const gram_form x = join(f, op == FO_AND ? FO_OR : FO_AND, work->words + base, work->n - base);
     work->n = base;
     gram_leave(f->mem);
+    if (!gram_failed(f->mem)) {
+        f->info[a].negated = x + 1;
+    }
     return x;
 }
 

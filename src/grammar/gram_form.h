@@ -81,6 +81,7 @@ typedef struct gram_form_info {
     uint16_t sat;   /* satisfiable with so many levels of containers; UINT16_MAX = not known to be at all */
     uint16_t unsat; /* not satisfiable with so many levels, + 1; 0 = not known */
     uint8_t busy;   /* bits: a reference loop is closing here */
+    gram_form negated; /* of AND and OR, + 1; 0 = not computed */
 } gram_form_info;
 
 typedef struct gram_forms {

@@ -65,6 +65,7 @@ struct di_grammar {
     gram_walk_level *levels; /* [stack_size] of a walk over tokens, with its bytes and places of names beside */
     uint8_t *path;
     gram_name_place *places;
+    gram_pos *ways; /* of a token that goes with the text: the place behind each byte */
     uint32_t stack_size;
     int32_t *hits;   /* [n_hits] tokens found by it */
     uint32_t n_hits;

@@ -5,6 +5,8 @@
 
 #include <stdlib.h>
 
+#define KEPT_NS 2000 /* a mask that was made faster is as fast made again as kept and found */
+
 gram_pos gram_mask_key(const di_grammar *g, const di_vocabulary *v, gram_pos pos)
 {
     const gram_lex *state = gram_lex_at(&g->lexes, pos.lex);
@@ -106,7 +108,7 @@ di_status gram_mask_at(di_grammar *g, di_vocabulary *v, gram_pos pos, const uint
         return err_memory(err, "walk over the tokens", v->max_depth * sizeof(gram_pos));
     }
     const int64_t start = clock_now_ns();
-    gram_mask_work w = {g, &g->machine, v, text, n_text, pos, mask, NULL, false, false};
+    gram_mask_work w = {.g = g, .m = &g->machine, .v = v, .text = text, .n_text = n_text, .start = pos, .mask = mask};
     if (!gram_begin_step(g)) {
         return gram_status(&g->mem, err);
     }
@@ -117,7 +119,8 @@ di_status gram_mask_at(di_grammar *g, di_vocabulary *v, gram_pos pos, const uint
     *restricts = memcmp(mask, v->all, bytes) != 0;
     const int64_t took = clock_now_ns() - start;
     g->stats.worst_mask_ns = took > g->stats.worst_mask_ns ? took : g->stats.worst_mask_ns;
-    cached = w.textual ? NULL : make_cached(g, v);
+    const bool kept = !w.textual && took >= KEPT_NS;
+    cached = kept ? make_cached(g, v) : NULL;
     if (cached != NULL) {
         *cached = (gram_cached_mask){v->id, v->words, key, cached->mask, *restricts, ++g->turn};
         memcpy(cached->mask, mask, bytes);

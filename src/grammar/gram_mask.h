@@ -26,7 +26,11 @@ typedef struct gram_mask_work {
     uint32_t *mask;
     const gram_tree *tree; /* that was walked over */
     bool exactly;   /* where the text is needed, it is looked at; else what needs it is left out */
-    bool textual;   /* it was needed: with `exactly` the mask holds for this text only, else it lacks something */
+    bool textual;   /* it was needed: the mask holds for this text only, or without `exactly` may lack something */
+    uint32_t n_exact; /* tokens that went their way with the text (gram_mask_lex.c); the last one's, up to the byte that is dead: */
+    const uint8_t *way;
+    uint32_t n_way;
+    bool way_ends;
 } gram_mask_work;
 
 static inline void gram_mask_allow(const gram_mask_work *w, int32_t token)

@@ -7,13 +7,15 @@
  *
  * Inside of a string that may be any text, all of that is the same in every grammar, so it is kept with the vocabulary.
  *
- * When the text matters behind an exit the answer is given up: it takes the whole way from the root. */
+ * When the text matters behind an exit, the tokens there take the whole way from the root, one by one. Where these are many the answer
+ * is given up: a walk over all tokens shares what they have in common. */
 #include "grammar/gram_mask.h"
 
 #include <stdlib.h>
 
 #define MAX_LISTED 512u           /* tokens; more are a mask */
 #define MAX_RESTS 1000u           /* nodes behind an exit; larger trees are used as they are */
+#define MAX_EXACT 256u            /* tokens that go with the text */
 #define MAX_BYTES ((size_t)8 << 20) /* of what is kept for a grammar */
 
 typedef struct rest_node {
@@ -375,17 +377,56 @@ static const gram_state_mask *find_or_publish(gram_mask_work *w, gram_pos pos)
 
 /* --- Use ---------------------------------------------------------------------------------------------------------- */
 
-/* One step without the text; false when it leads nowhere, or needs it. */
-static bool step(gram_mask_work *w, uint32_t cell, gram_pos *pos, uint8_t byte)
+/* One step without the text. */
+static gram_step_result step(gram_mask_work *w, uint32_t cell, gram_pos *pos, uint8_t byte)
 {
     if ((cell & GRAM_SLOW) != 0) {
-        const gram_step_result result = gram_machine_step(w->m, pos, byte, NULL);
-        w->textual = w->textual || result == GRAM_STEP_EXACT;
-        return result == GRAM_STEP_OK;
+        return gram_machine_step(w->m, pos, byte, NULL);
     }
     pos->lex = cell & GRAM_ID;
     pos->n += (cell & GRAM_COUNT) != 0;
-    return pos->lex != 0 && ((cell & GRAM_CHECK) == 0 || pos->n <= gram_lex_at(w->m->lexes, pos->lex)->limit);
+    const bool fits = (cell & GRAM_CHECK) == 0 || pos->n <= gram_lex_at(w->m->lexes, pos->lex)->limit;
+    return pos->lex != 0 && fits ? GRAM_STEP_OK : GRAM_STEP_DEAD;
+}
+
+/* A token for which the text matters goes its way with the text, from where it leaves the way of the one before. */
+static void allow_exactly(gram_mask_work *w, int32_t token)
+{
+    size_t n;
+    const uint8_t *bytes = di_tokenizer_bytes(w->v->tokenizer, token, &n);
+    gram_pos *ways = w->g->ways;
+    uint32_t i = 0;
+    while (i < w->n_way && i < n && bytes[i] == w->way[i]) {
+        i++;
+    }
+    w->textual = true;
+    w->n_exact++;
+    if (w->way_ends && i == w->n_way && i < n && bytes[i] == w->way[i]) {
+        return;
+    }
+    ways[0] = w->start;
+    for (bool goes_on = true; goes_on && i < n; i += goes_on) {
+        const gram_before before = {w->text, w->n_text, bytes, i};
+        ways[i + 1] = ways[i];
+        goes_on = gram_machine_step(w->m, &ways[i + 1], bytes[i], &before) == GRAM_STEP_OK;
+    }
+    w->way = bytes;
+    w->n_way = i;
+    w->way_ends = i < n;
+    if (i == n) {
+        gram_mask_allow(w, token);
+    }
+}
+
+/* The tokens of a node of rests and below it, which stand side by side. */
+static void allow_rests_exactly(gram_mask_work *w, const gram_state_mask *s, const group *g, uint32_t node)
+{
+    const rest_node *last = &s->nodes[g->first_node + node];
+    const uint32_t from = last->first_token;
+    last += last->size - 1;
+    for (uint32_t i = from; i < last->first_token + last->n_tokens && w->n_exact <= MAX_EXACT; i++) {
+        allow_exactly(w, s->tokens[i]);
+    }
 }
 
 /* Walks over the rests of a group behind its exit. */
@@ -399,7 +440,11 @@ static void walk_rests(gram_mask_work *w, const gram_state_mask *s, const group 
         const rest_node *node = &nodes[i];
         const uint32_t cell = levels[node->depth - 1].row[node->byte];
         pos = levels[node->depth - 1].pos;
-        if (cell == GRAM_DEAD || !step(w, cell, &pos, node->byte)) {
+        const gram_step_result result = cell == GRAM_DEAD ? GRAM_STEP_DEAD : step(w, cell, &pos, node->byte);
+        if (result == GRAM_STEP_EXACT) {
+            allow_rests_exactly(w, s, g, i);
+        }
+        if (result != GRAM_STEP_OK) {
             i += node->size;
             continue;
         }
@@ -414,17 +459,41 @@ static void walk_rests(gram_mask_work *w, const gram_state_mask *s, const group 
     }
 }
 
+/* A group that is a subtree of the tree of tokens. */
+static void walk_subtree(gram_mask_work *w, const gram_state_mask *s, const group *g, gram_pos pos, gram_step_result first)
+{
+    const bool textual = w->textual;
+    bool exact = first == GRAM_STEP_EXACT;
+    if (!exact) {
+        w->textual = false;
+        gram_mask_hits_below(w, s->tree, g->node, pos);
+        exact = w->textual;
+        w->textual = textual || exact;
+    }
+    if (!exact) {
+        gram_mask_allow_all(w, w->g->hits, w->g->n_hits);
+        return;
+    }
+    for (uint32_t i = 0; i < g->node->size && w->n_exact <= MAX_EXACT; i++) {
+        if (g->node[i].token >= 0) {
+            allow_exactly(w, g->node[i].token);
+        }
+    }
+}
+
 static void walk_group(gram_mask_work *w, const gram_state_mask *s, const group *g, gram_pos pos)
 {
-    if (!step(w, GRAM_SLOW, &pos, g->byte)) {
+    const gram_step_result first = step(w, GRAM_SLOW, &pos, g->byte);
+    if (first == GRAM_STEP_DEAD) {
         return;
     }
-    if (g->node == NULL) {
+    if (g->node != NULL) {
+        walk_subtree(w, s, g, pos, first);
+    } else if (first == GRAM_STEP_EXACT) {
+        allow_rests_exactly(w, s, g, 0);
+    } else {
         walk_rests(w, s, g, pos);
-        return;
     }
-    gram_mask_hits_below(w, s->tree, g->node, pos);
-    gram_mask_allow_all(w, w->g->hits, w->g->n_hits);
 }
 
 bool gram_mask_by_state(gram_mask_work *w, gram_pos pos)
@@ -441,9 +510,9 @@ bool gram_mask_by_state(gram_mask_work *w, gram_pos pos)
         memset(w->mask, 0, w->v->words * sizeof *w->mask);
         gram_mask_allow_all(w, s->listed, s->n_listed);
     }
-    for (uint32_t i = 0; i < s->n_groups && !w->textual; i++) {
+    for (uint32_t i = 0; i < s->n_groups && w->n_exact <= MAX_EXACT; i++) {
         const group *g = &s->groups[i];
         walk_group(w, s, g, any_text ? pos : (gram_pos){pos.ctx, g->lex, g->n});
     }
-    return !w->textual && !gram_failed(w->m->mem);
+    return w->n_exact <= MAX_EXACT && !gram_failed(w->m->mem);
 }

@@ -21,10 +21,12 @@ bool gram_walk_room(di_grammar *g, const di_vocabulary *v)
     free(g->levels);
     free(g->path);
     free(g->places);
+    free(g->ways);
     g->levels = malloc(size * sizeof *g->levels);
     g->path = malloc(size);
     g->places = malloc(size * sizeof *g->places);
-    const bool ok = g->levels != NULL && g->path != NULL && g->places != NULL;
+    g->ways = malloc(size * sizeof *g->ways);
+    const bool ok = g->levels != NULL && g->path != NULL && g->places != NULL && g->ways != NULL;
     g->stack_size = ok ? size : 0;
     return ok;
 }
