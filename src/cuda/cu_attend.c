@@ -118,11 +118,11 @@ void cu_compress(ops_device *device, const ops_compress_args *a)
 /* --- Selection --------------------------------------------------------------------------------------------------------------------- */
 
 /* Entries that the last row of any sequence sees, in whole vectors of 8. */
-static int32_t widest(const ops_index_args *a)
+static int32_t widest(const cu_device *dev, const ops_index_args *a)
 {
     int64_t most = 0;
     for (int32_t i = 0; i < a->n_seqs; i++) {
-        const int64_t n = (a->seqs[i].pos0 + a->seqs[i].n_rows) / a->ratio;
+        const int64_t n = cu_reach(dev, a->seqs[i].pos0 + a->seqs[i].n_rows) / a->ratio;
         most = n > most ? n : most;
     }
     return (int32_t)((most + 8) / 8 * 8);
@@ -140,7 +140,7 @@ static bool index_fits(cu_device *dev, const ops_index_args *a)
 void cu_index(ops_device *device, const ops_index_args *a)
 {
     cu_device *dev = cu_of(device);
-    const int32_t stride = widest(a);
+    const int32_t stride = widest(dev, a);
     const int32_t block_stride = a->make_candidates ? (stride / a->block_size + 8) / 8 * 8 : 0;
     const size_t row_scores = ((size_t)stride + (size_t)block_stride) * sizeof(uint16_t);
     const size_t fit = MOST_SCORES / row_scores;

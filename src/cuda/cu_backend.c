@@ -77,4 +77,7 @@ const ops_backend cuda_backend = {
     .markov = cu_markov,
     .keep_rows = cu_keep_rows,
     .suits = suits,
+    .plan = cu_plan,
+    .step_begin = cu_step_begin,
+    .step_end = cu_step_end,
 };

@@ -29,12 +29,17 @@ void cu_refuse(cu_device *dev, const char *stage, const char *why)
 
 void cu_select(cu_device *dev) { cu_ok(dev, (int)cudaSetDevice(dev->ordinal), "select"); }
 
-/* At least so many bytes at *memory, which moves when it grows. */
+/* At least so many bytes at *memory, which moves when it grows: what was captured with it is forgotten. */
 static bool grow(cu_device *dev, uint8_t **memory, size_t *size, size_t bytes)
 {
     if (bytes <= *size) {
         return true;
     }
+    if (dev->steps.recording != NULL) {
+        cu_refuse(dev, "step", "its scratch was not planned");
+        return false;
+    }
+    cu_steps_forget(dev);
     /* The old block may still be read by work that has been asked for. */
     if (!cu_ok(dev, (int)cudaStreamSynchronize(dev->stream), "synchronise") || !cu_ok(dev, (int)cudaFree(*memory), "free scratch")) {
         return false;
@@ -50,16 +55,32 @@ static bool grow(cu_device *dev, uint8_t **memory, size_t *size, size_t bytes)
     return true;
 }
 
+uint8_t *cu_packed_rows(cu_device *dev, int32_t padded_rows, int64_t width)
+{
+    return grow(dev, &dev->packed, &dev->packed_size, (size_t)padded_rows * (size_t)width * 2) ? dev->packed : NULL;
+}
+
 bool cu_stage_begin(cu_device *dev, size_t scratch_bytes)
 {
     dev->scratch_used = 0;
     cu_select(dev);
-    return dev->error.code == DI_OK && grow(dev, &dev->scratch, &dev->scratch_size, scratch_bytes);
+    if (dev->error.code != DI_OK) {
+        return false;
+    }
+    if (dev->planning) {
+        dev->planned = scratch_bytes > dev->planned ? scratch_bytes : dev->planned;
+        return false;
+    }
+    return grow(dev, &dev->scratch, &dev->scratch_size, scratch_bytes);
 }
 
-uint8_t *cu_packed_rows(cu_device *dev, int32_t padded_rows, int64_t width)
+void cu_plan(ops_device *device, bool begin)
 {
-    return grow(dev, &dev->packed, &dev->packed_size, (size_t)padded_rows * (size_t)width * 2) ? dev->packed : NULL;
+    cu_device *dev = cu_of(device);
+    dev->planning = begin;
+    if (!begin && dev->error.code == DI_OK) {
+        (void)grow(dev, &dev->scratch, &dev->scratch_size, dev->planned);
+    }
 }
 
 void *cu_scratch(cu_device *dev, size_t bytes)
@@ -140,6 +161,7 @@ void cu_close(ops_device *device)
         free(dev->tables);
         dev->tables = next;
     }
+    cu_steps_free(dev);
     cu_tables_free(dev);
     cudaFree(dev->scratch);
     cudaFree(dev->packed);

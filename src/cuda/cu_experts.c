@@ -205,7 +205,8 @@ static void plain_experts(cu_device *dev, const ops_experts_args *a, const cu_ex
 void cu_experts(ops_device *device, const ops_experts_args *a)
 {
     cu_device *dev = cu_of(device);
-    if (a->n_rows == 0 || !cu_stage_begin(dev, 0)) {
+    cu_select(dev);
+    if (a->n_rows == 0 || dev->error.code != DI_OK) {
         return;
     }
     if (a->hidden % 32 != 0 || a->inter % 32 != 0 || a->n_experts > CU_MAX_EXPERTS) {

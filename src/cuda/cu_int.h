@@ -38,6 +38,32 @@ typedef struct cu_table {
 
 #define CU_TABLES 8
 
+/* A pass that was seen before (ops_step), and its graph once it was seen twice. Used again when its place is needed. */
+typedef struct cu_graph {
+    int32_t n_rows; /* 0 = free */
+    int32_t n_seqs;
+    int64_t reach; /* tokens that selection has room for */
+    const void *key;
+    uint64_t used;
+    struct CUgraphExec_st *exec; /* NULL = none yet */
+    bool never;                  /* it could not be captured */
+} cu_graph;
+
+#define CU_GRAPHS 64
+#define CU_STEP_ROWS 512
+
+/* Passes that repeat (cu_step.c). Their tables of sequences lie at the same place in every pass: one without pages, one with them. */
+typedef struct cu_steps {
+    cu_graph graphs[CU_GRAPHS];
+    uint64_t clock;
+    uint8_t *host; /* pinned */
+    uint8_t *device;
+    size_t capacity;
+    size_t at[2];
+    size_t size[2];
+    cu_graph *recording; /* stages are captured for it; NULL = they run */
+} cu_steps;
+
 typedef struct cu_device {
     cu_stream stream;
     int ordinal;
@@ -53,6 +79,9 @@ typedef struct cu_device {
     bool hopper;     /* has the instructions of products with many tokens */
     uint8_t *packed; /* rows of the running product with many tokens */
     size_t packed_size;
+    bool planning; /* stages only say how much scratch they need */
+    size_t planned;
+    cu_steps steps;
 } cu_device;
 
 static inline cu_device *cu_of(ops_device *dev) { return (cu_device *)(void *)dev; }
@@ -101,6 +130,14 @@ bool cu_seqs_of(cu_device *dev, const ops_seq *seqs, int32_t n_seqs, int32_t pag
 /* n bytes of the host on the device, until CU_TABLES - 1 other tables have been asked for. NULL after a failure. */
 const void *cu_table_of(cu_device *dev, const void *bytes, size_t n);
 void cu_tables_free(cu_device *dev);
+/* The table of cu_seqs_of in dev->building; its size, and where row_seq begins. False after a failure. */
+bool cu_seqs_build(cu_device *dev, const ops_seq *seqs, int32_t n_seqs, int32_t page_tokens, size_t *bytes, size_t *row_seq_at);
+
+/* Graphs are made anew when memory that they use moves. */
+void cu_steps_forget(cu_device *dev);
+void cu_steps_free(cu_device *dev);
+/* Tokens that selection makes room for, at least `tokens`: in a pass that repeats, one bound for many passes. */
+int64_t cu_reach(const cu_device *dev, int64_t tokens);
 
 static inline cu_paged cu_paged_of(const ops_paged *p)
 {

@@ -48,6 +48,10 @@ static bool reserve(cu_device *dev, cu_table *t, size_t bytes)
 
 const void *cu_table_of(cu_device *dev, const void *bytes, size_t n)
 {
+    if (dev->steps.recording != NULL) {
+        cu_refuse(dev, "step", "it uploads a table");
+        return NULL;
+    }
     for (int i = 0; i < CU_TABLES; i++) {
         const cu_table *t = &dev->seqs[i];
         if (t->size == n && memcmp(t->host, bytes, n) == 0) {
@@ -82,7 +86,7 @@ static size_t pages_of(const ops_seq *s, int32_t page_tokens)
     return page_tokens > 0 ? (size_t)((s->pos0 + s->n_rows + page_tokens - 1) / page_tokens) : 0;
 }
 
-bool cu_seqs_of(cu_device *dev, const ops_seq *seqs, int32_t n_seqs, int32_t page_tokens, cu_seqs *out)
+bool cu_seqs_build(cu_device *dev, const ops_seq *seqs, int32_t n_seqs, int32_t page_tokens, size_t *n_bytes, size_t *row_seq_at)
 {
     const size_t head = (size_t)n_seqs * sizeof(cu_seq);
     size_t n_rows = 0;
@@ -115,6 +119,30 @@ bool cu_seqs_of(cu_device *dev, const ops_seq *seqs, int32_t n_seqs, int32_t pag
         }
         page += n;
     }
-    *out = (cu_seqs){.table = cu_table_of(dev, table, bytes), .n_seqs = n_seqs, .row_seq_at = (int64_t)head};
-    return out->table != NULL;
+    *n_bytes = bytes;
+    *row_seq_at = head;
+    return true;
+}
+
+/* In a pass that repeats the table is where it always is, if it is what the pass has announced. */
+static const void *recorded_table(cu_device *dev, size_t n, bool pages)
+{
+    const cu_steps *s = &dev->steps;
+    if (n != s->size[pages] || memcmp(s->host + s->at[pages], dev->building.host, n) != 0) {
+        cu_refuse(dev, "step", "a table of sequences differs from the step's");
+        return NULL;
+    }
+    return s->device + s->at[pages];
+}
+
+bool cu_seqs_of(cu_device *dev, const ops_seq *seqs, int32_t n_seqs, int32_t page_tokens, cu_seqs *out)
+{
+    size_t bytes;
+    size_t head;
+    if (!cu_seqs_build(dev, seqs, n_seqs, page_tokens, &bytes, &head)) {
+        return false;
+    }
+    const void *table = dev->steps.recording != NULL ? recorded_table(dev, bytes, page_tokens > 0) : cu_table_of(dev, dev->building.host, bytes);
+    *out = (cu_seqs){.table = table, .n_seqs = n_seqs, .row_seq_at = (int64_t)head};
+    return table != NULL;
 }

@@ -1,7 +1,7 @@
 /* cuda.h - the CUDA backend for Hopper and Blackwell: the table for ops/backend_list.c, and its members for tests and benches.
  *
- * A device owns one stream; stages only ask for work on it, in order, and may be captured into a CUDA graph once each has run with its
- * largest batch (scratch and tables of experts are made at the first call). One thread at a time per device. */
+ * A device owns one stream; stages only ask for work on it, in order, and may be captured into a CUDA graph once each has been planned or
+ * has run with its largest batch. One thread at a time per device. */
 #ifndef CUDA_CUDA_H
 #define CUDA_CUDA_H
 
@@ -48,6 +48,10 @@ void cu_tap(ops_device *dev, const ops_tap_args *a);
 void cu_draft_attend(ops_device *dev, const ops_draft_attend_args *a);
 void cu_markov(ops_device *dev, const ops_markov_args *a);
 void cu_keep_rows(ops_device *dev, const ops_keep_rows_args *a);
+
+void cu_plan(ops_device *dev, bool begin);
+bool cu_step_begin(ops_device *dev, const ops_step *step);
+bool cu_step_end(ops_device *dev);
 
 /* The device's stream (a cudaStream_t), for benches that capture stages into graphs. */
 void *cu_stream_of(ops_device *dev);

@@ -20,6 +20,7 @@ typedef struct forward {
     const mdl_item *items;
     int32_t n_items;
     int32_t n_rows; /* rows still in the batch */
+    bool any_given; /* rows of images */
 } forward;
 
 static int64_t clamp_rows(int64_t n, int64_t most) { return n < 0 ? 0 : n > most ? most : n; }
@@ -133,7 +134,8 @@ static di_status upload_given(forward *f, di_error *err)
     return DI_OK;
 }
 
-static di_status embed(forward *f, di_error *err)
+/* Ids, positions and hashes of the batch to the device; sets the sequences. */
+static di_status give_input(forward *f, di_error *err)
 {
     mdl_runner *r = f->r;
     const mdl_config *c = r->c;
@@ -174,20 +176,23 @@ static di_status embed(forward *f, di_error *err)
         }
         r->ops->upload(r->dev, r->b.hash + at, r->host_hash + at, rows * (size_t)r->model->engram.n_columns * sizeof(int64_t));
     }
-    di_status status = any_given ? upload_given(f, err) : DI_OK;
-    if (status == DI_OK) {
-        r->ops->embed(r->dev, &(ops_embed_args){.n_rows = f->n_rows,
-                                               .hc = c->hc,
-                                               .hidden = c->hidden,
-                                               .embed = &r->w.embed,
-                                               .ids = r->b.ids,
-                                               .rows = any_given ? r->b.given : NULL,
-                                               .row_given = r->b.row_given,
-                                               .x = r->b.x,
-                                               .pre = r->b.pre});
-        mdl_trace_embed(r, f->n_rows);
-    }
-    return status;
+    f->any_given = any_given;
+    return any_given ? upload_given(f, err) : DI_OK;
+}
+
+static void embed(forward *f)
+{
+    mdl_runner *r = f->r;
+    r->ops->embed(r->dev, &(ops_embed_args){.n_rows = f->n_rows,
+                                           .hc = r->c->hc,
+                                           .hidden = r->c->hidden,
+                                           .embed = &r->w.embed,
+                                           .ids = r->b.ids,
+                                           .rows = f->any_given ? r->b.given : NULL,
+                                           .row_given = r->b.row_given,
+                                           .x = r->b.x,
+                                           .pre = r->b.pre});
+    mdl_trace_embed(r, f->n_rows);
 }
 
 /* --- Sites ------------------------------------------------------------------------------------------------------------- */
@@ -422,6 +427,18 @@ di_status mdl_reserve_logits(mdl_runner *r, int32_t rows, di_error *err)
     return DI_OK;
 }
 
+static void score(mdl_runner *r, int32_t rows)
+{
+    r->ops->head(r->dev, &(ops_head_args){
+                             .n_rows = rows, .hidden = r->c->hidden, .head = &r->w.head, .h = r->b.u, .logits = r->b.logits});
+    mdl_trace_send(r, -1, "logits", DI_F32, r->b.logits, 2, rows, r->c->vocab, 0);
+}
+
+static void fetch(mdl_runner *r, int32_t rows, float *logits)
+{
+    r->ops->download(r->dev, logits, r->b.logits, (size_t)rows * (size_t)r->c->vocab * sizeof(float));
+}
+
 /* Logits of the wanted rows: the last n_logits of what was fed together. u holds the normalised hidden rows. */
 static di_status head(forward *f, float *logits, int32_t *n_logits, di_error *err)
 {
@@ -446,9 +463,8 @@ static di_status head(forward *f, float *logits, int32_t *n_logits, di_error *er
     size_t bytes = (size_t)c->hidden * sizeof(bf16);
     r->ops->keep_rows(r->dev, &(ops_keep_rows_args){
                                   .n_moves = f->n_items, .moves = r->moves, .n_buffers = 1, .buffers = &buffer, .row_bytes = &bytes});
-    r->ops->head(r->dev, &(ops_head_args){.n_rows = at, .hidden = c->hidden, .head = &r->w.head, .h = r->b.u, .logits = r->b.logits});
-    mdl_trace_send(r, -1, "logits", DI_F32, r->b.logits, 2, at, c->vocab, 0);
-    r->ops->download(r->dev, logits, r->b.logits, (size_t)at * (size_t)c->vocab * sizeof(float));
+    score(r, at);
+    fetch(r, at, logits);
     return DI_OK;
 }
 
@@ -507,17 +523,12 @@ static di_status reserve_scratch(forward *f, di_error *err)
     return DI_OK;
 }
 
-static di_status run_pass(forward *f, float *logits, int32_t *n_logits, di_error *err)
+/* X through all layers, then u = the normalised hidden rows. May leave no row. */
+static void backbone(forward *f)
 {
     mdl_runner *r = f->r;
     int32_t i_engram = 0;
-    di_status status = reserve_scratch(f, err);
-    if (status == DI_OK) {
-        status = embed(f, err);
-    }
-    if (status != DI_OK) {
-        return status;
-    }
+    embed(f);
     for (int32_t layer = 0; layer < r->c->n_layers && f->n_rows > 0 && r->read_error.code == DI_OK; layer++) {
         if (i_engram < r->c->engram.n_layers && r->c->engram.layers[i_engram] == layer) {
             engram(f, layer, i_engram++);
@@ -525,18 +536,84 @@ static di_status run_pass(forward *f, float *logits, int32_t *n_logits, di_error
         mdl_draft_tap(r, layer, f->n_rows, f->n_items);
         layer_pass(f, layer);
     }
+    if (f->n_rows > 0 && r->read_error.code == DI_OK) {
+        mdl_block_seam_open(r, f->n_rows, NULL, r->w.norm, r->b.pre, NULL, r->b.u);
+        mdl_trace_send(r, -1, "final_norm", DI_BF16, r->b.u, 2, f->n_rows, r->c->hidden, 0);
+    }
+}
+
+/* Is the pass one whose stages depend on the number of rows and sequences alone (ops_step)? As steps of decoding are: every row goes
+ * through every layer and gives logits. */
+static bool repeats(const forward *f)
+{
+    const mdl_runner *r = f->r;
+    bool yes = r->ops->step_begin != NULL && r->trace == NULL && r->stream == NULL && r->rows == NULL && !f->any_given;
+    for (int32_t i = 0; i < f->n_items && yes; i++) {
+        const mdl_item *item = &f->items[i];
+        const ops_seq *s = &r->seqs[i];
+        yes = item->n_logits - item->n_after >= s->n_rows && kept_rows(r, item, s, r->c->n_layers - 1, 0) == s->n_rows &&
+              item->seq->decoder_from <= s->window_from && item->seq->n_tokens > item->seq->n_frozen;
+    }
+    return yes;
+}
+
+static di_status run_repeated(forward *f, float *logits, int32_t *n_logits, di_error *err)
+{
+    mdl_runner *r = f->r;
+    const di_status status = mdl_reserve_logits(r, f->n_rows, err);
+    if (status != DI_OK) {
+        return status;
+    }
+    const ops_step step = {
+        .n_rows = f->n_rows, .n_seqs = f->n_items, .seqs = r->seqs, .page_tokens = MDL_PAGE_TOKENS, .key = r->b.logits};
+    bool done = r->ops->step_begin(r->dev, &step);
+    for (int tries = 0; !done && tries < 2; tries++) {
+        backbone(f);
+        score(r, f->n_rows);
+        done = tries > 0 || r->ops->step_end(r->dev);
+    }
+    *n_logits = f->n_rows;
+    fetch(r, f->n_rows, logits);
+    return DI_OK;
+}
+
+static di_status run_pass(forward *f, float *logits, int32_t *n_logits, di_error *err)
+{
+    mdl_runner *r = f->r;
+    di_status status = reserve_scratch(f, err);
+    if (status == DI_OK) {
+        status = give_input(f, err);
+    }
+    if (status != DI_OK) {
+        return status;
+    }
+    if (repeats(f)) {
+        return run_repeated(f, logits, n_logits, err);
+    }
+    backbone(f);
     if (r->read_error.code != DI_OK) {
         if (err != NULL) {
             *err = r->read_error;
         }
         return r->read_error.code;
     }
-    if (f->n_rows == 0) {
-        return DI_OK;
+    return f->n_rows > 0 ? head(f, logits, n_logits, err) : DI_OK;
+}
+
+void mdl_plan_pass(mdl_runner *r)
+{
+    const int64_t before = r->max_tokens - r->max_rows;
+    mdl_seq seq = {.runner = r};
+    const mdl_item item = {.seq = &seq, .n = r->max_rows, .full = true};
+    forward f = {.r = r, .items = &item, .n_items = 1, .n_rows = r->max_rows};
+    if (r->ops->plan == NULL || r->trace != NULL) {
+        return;
     }
-    mdl_block_seam_open(r, f->n_rows, NULL, r->w.norm, r->b.pre, NULL, r->b.u);
-    mdl_trace_send(r, -1, "final_norm", DI_BF16, r->b.u, 2, f->n_rows, r->c->hidden, 0);
-    return head(f, logits, n_logits, err);
+    r->seqs[0] = (ops_seq){.n_rows = r->max_rows, .pos0 = before > 0 ? before : 0};
+    r->ops->plan(r->dev, true);
+    backbone(&f);
+    score(r, f.n_rows);
+    r->ops->plan(r->dev, false);
 }
 
 di_status mdl_forward(mdl_runner *r, const mdl_item *items, int32_t n_items, float *logits, int32_t *n_logits, di_error *err)

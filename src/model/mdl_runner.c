@@ -153,6 +153,10 @@ di_status mdl_runner_new(const di_model *model, const mdl_runner_options *option
                              "out of memory: buffers for passes of %d tokens (use a smaller chunk or context)", r->max_rows);
         }
     }
+    if (status == DI_OK) {
+        mdl_plan_pass(r);
+        status = r->ops->sync(r->dev, err);
+    }
     if (status != DI_OK) {
         mdl_runner_free(r);
         return status;

@@ -132,6 +132,8 @@ void mdl_unload(mdl_runner *r);
 void mdl_draft_tap(mdl_runner *r, int32_t layer, int32_t n_rows, int32_t n_items);
 /* Sends the draft's rings to the trace. */
 void mdl_trace_draft(mdl_seq *seq, const uint8_t *state);
+/* Memory of the stages of the largest pass, at once (ops_backend.plan); failures come out of the device's sync. */
+void mdl_plan_pass(mdl_runner *r);
 /* Buffers for `rows` rows of logits. */
 di_status mdl_reserve_logits(mdl_runner *r, int32_t rows, di_error *err);
 

@@ -358,6 +358,18 @@ typedef struct ops_keep_rows_args {
     const size_t *row_bytes; /* host [n_buffers] */
 } ops_keep_rows_args;
 
+/* --- Passes that repeat ------------------------------------------------------------------------------------------------- */
+
+/* A pass whose stages, their order and their arguments follow from these values and from what lies at the same places of device memory
+ * as before: every row goes through every layer. Sequences may be others than last time, further on, and in other memory. */
+typedef struct ops_step {
+    int32_t n_rows;
+    int32_t n_seqs;
+    const ops_seq *seqs;  /* host [n_seqs]: what every stage of the pass is given, with pages or without */
+    int32_t page_tokens;  /* tokens a page */
+    const void *key;      /* a pass with another one is another pass */
+} ops_step;
+
 /* --- Backends --------------------------------------------------------------------------------------------------------- */
 
 typedef struct ops_device ops_device; /* each backend's own */
@@ -440,6 +452,15 @@ typedef struct ops_backend {
     /* Whether the stages take a model of these sizes, before anything is opened. NULL = they take all.
      * Errors: DI_E_UNSUPPORTED with the size in question. */
     di_status (*suits)(const ops_sizes *sizes, di_error *err);
+
+    /* Between plan(dev, true) and plan(dev, false) stages do nothing but find out how much memory they need; then it is taken, so that
+     * no later stage of that many rows takes any. NULL = stages need none. A failure is kept for sync(). */
+    void (*plan)(ops_device *dev, bool begin);
+    /* Both NULL: the backend has no use for repetition. True = the device does the whole pass again as it did one like it: no stage is
+     * to be asked for, nor step_end called. Else the stages follow, then step_end; when that is false nothing of it has been done, and the
+     * stages must be asked for once more, without either. */
+    bool (*step_begin)(ops_device *dev, const ops_step *step);
+    bool (*step_end)(ops_device *dev);
 } ops_backend;
 
 /* All backends of this build, fastest first; "ref" is last and always available. NULL-terminated, static. */

@@ -2,7 +2,7 @@
  *
  * Entry: a cluster of eight blocks takes up to four tokens; each block owns an eighth of the columns of all streams. First what the site
  * waits for: collapse with the previous site's `pre`, the square sum over the cluster, the norm. Then the 24 mixes, whose matrix is
- * read once for the cluster's tokens; the first block adds the parts in rank order, and one thread a token makes the coefficients.
+ * read once for the cluster's tokens; the first block adds the parts in rank order, and one warp a token makes the coefficients.
  *
  * Every sum has an order of its own row alone: threads stride over a block's columns, warps by halves, warps and blocks in order. The
  * arithmetic of collapse, coefficients and exit is the reference's, operation by operation. */
@@ -54,59 +54,45 @@ static __device__ void store_remote(void *local, uint32_t rank, float v)
     asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(cluster_address(smem_address(local), rank)), "f"(v) : "memory");
 }
 
-/* Sinkhorn and gates of one token, by one thread. */
-static __device__ void coefficients(const cu_seam_open_job &a, size_t t, const float (&m)[MIXES])
+/* One of a matrix of 16, which a half warp holds, row by row. */
+static __device__ __forceinline__ float entry_of(float c, int row, int column)
 {
-    float c[STREAMS][STREAMS];
-    for (int k = 0; k < STREAMS; k++) {
-        a.pre[t * STREAMS + k] = __fadd_rn(sigmoid(__fadd_rn(__fmul_rn(m[k], a.scale[0]), a.base[k])), a.hc_eps);
-        a.post[t * STREAMS + k] = __fmul_rn(2.0f, sigmoid(__fadd_rn(__fmul_rn(m[STREAMS + k], a.scale[1]), a.base[STREAMS + k])));
+    return __shfl_sync(0xFFFFFFFFu, c, row * STREAMS + column, STREAMS * STREAMS);
+}
+
+/* Sinkhorn and gates of one token, by a warp: a lane has the mix of its number, then an entry of the matrix (the second half the same
+ * as the first). Each sum is that of one thread, in its order. */
+static __device__ void coefficients(const cu_seam_open_job &a, size_t t, float mix)
+{
+    const int lane = threadIdx.x % 32;
+    const int j = lane / STREAMS % STREAMS;
+    const int k = lane % STREAMS;
+    if (lane < STREAMS) {
+        a.pre[t * STREAMS + k] = __fadd_rn(sigmoid(__fadd_rn(__fmul_rn(mix, a.scale[0]), a.base[lane])), a.hc_eps);
+    } else if (lane < 2 * STREAMS) {
+        a.post[t * STREAMS + k] = __fmul_rn(2.0f, sigmoid(__fadd_rn(__fmul_rn(mix, a.scale[1]), a.base[lane])));
     }
+    const int i = 2 * STREAMS + lane % (STREAMS * STREAMS);
+    float c = __fadd_rn(__fmul_rn(__shfl_sync(0xFFFFFFFFu, mix, i), a.scale[2]), a.base[i]);
+    const float top = fmaxf(fmaxf(entry_of(c, j, 0), entry_of(c, j, 1)), fmaxf(entry_of(c, j, 2), entry_of(c, j, 3)));
+    c = expf(__fsub_rn(c, top));
+    float sum = 0.0f;
 #pragma unroll
-    for (int j = 0; j < STREAMS; j++) {
-#pragma unroll
-        for (int k = 0; k < STREAMS; k++) {
-            const int i = 2 * STREAMS + j * STREAMS + k;
-            c[j][k] = __fadd_rn(__fmul_rn(m[i], a.scale[2]), a.base[i]);
-        }
-        float top = fmaxf(fmaxf(c[j][0], c[j][1]), fmaxf(c[j][2], c[j][3]));
-        float sum = 0.0f;
-#pragma unroll
-        for (int k = 0; k < STREAMS; k++) {
-            c[j][k] = expf(__fsub_rn(c[j][k], top));
-            sum = __fadd_rn(sum, c[j][k]);
-        }
-#pragma unroll
-        for (int k = 0; k < STREAMS; k++) {
-            c[j][k] = __fadd_rn(__fdiv_rn(c[j][k], sum), a.hc_eps);
-        }
+    for (int q = 0; q < STREAMS; q++) {
+        sum = __fadd_rn(sum, entry_of(c, j, q));
     }
-    for (int i = 0; i < 2 * a.iters - 1; i++) { /* columns first and last, rows between */
-        const bool columns = i % 2 == 0;
+    c = __fadd_rn(__fdiv_rn(c, sum), a.hc_eps);
+    for (int round = 0; round < 2 * a.iters - 1; round++) { /* columns first and last, rows between */
+        const bool columns = round % 2 == 0;
+        sum = 0.0f;
 #pragma unroll
-        for (int p = 0; p < STREAMS; p++) {
-            float sum = 0.0f;
-#pragma unroll
-            for (int q = 0; q < STREAMS; q++) {
-                sum = __fadd_rn(sum, columns ? c[q][p] : c[p][q]);
-            }
-            sum = __fadd_rn(sum, a.hc_eps);
-#pragma unroll
-            for (int q = 0; q < STREAMS; q++) {
-                if (columns) {
-                    c[q][p] = __fdiv_rn(c[q][p], sum);
-                } else {
-                    c[p][q] = __fdiv_rn(c[p][q], sum);
-                }
-            }
+        for (int q = 0; q < STREAMS; q++) {
+            sum = __fadd_rn(sum, columns ? entry_of(c, q, k) : entry_of(c, j, q));
         }
+        c = __fdiv_rn(c, __fadd_rn(sum, a.hc_eps));
     }
-#pragma unroll
-    for (int j = 0; j < STREAMS; j++) {
-#pragma unroll
-        for (int k = 0; k < STREAMS; k++) {
-            a.comb[(t * STREAMS + j) * STREAMS + k] = c[j][k];
-        }
+    if (lane < STREAMS * STREAMS) {
+        a.comb[t * STREAMS * STREAMS + lane] = c;
     }
 }
 
@@ -229,24 +215,17 @@ static __global__ void __launch_bounds__(THREADS) open_kernel(const __grid_const
     cluster_barrier_arrive();
     cluster_barrier_wait();
     const int t = threadIdx.x / 32;
-    if (rank == 0 && t < n && threadIdx.x % 32 == 0) {
-        float m[MIXES + 1];
-#pragma unroll
-        for (int i = 0; i <= MIXES; i++) {
-            float v = ((const float *)&s.part[0][t])[i];
-            for (int r = 1; r < RANKS; r++) {
-                v = __fadd_rn(v, ((const float *)&s.part[r][t])[i]);
-            }
-            m[i] = v;
+    if (rank == 0 && t < n) {
+        const int lane = threadIdx.x % 32;
+        const int i = lane < MIXES ? lane : MIXES;
+        float v = ((const float *)&s.part[0][t])[i];
+        for (int r = 1; r < RANKS; r++) {
+            v = __fadd_rn(v, ((const float *)&s.part[r][t])[i]);
         }
+        const float squares = __shfl_sync(0xFFFFFFFFu, v, MIXES);
         const float wide = (float)(STREAMS * a.hidden);
-        const float factor = __fdiv_rn(1.0f, __fsqrt_rn(__fadd_rn(__fdiv_rn(m[MIXES], wide), a.norm_eps)));
-        float scaled[MIXES];
-#pragma unroll
-        for (int i = 0; i < MIXES; i++) {
-            scaled[i] = __fmul_rn(m[i], factor);
-        }
-        coefficients(a, (size_t)(token0 + t), scaled);
+        const float factor = __fdiv_rn(1.0f, __fsqrt_rn(__fadd_rn(__fdiv_rn(squares, wide), a.norm_eps)));
+        coefficients(a, (size_t)(token0 + t), __fmul_rn(v, factor));
     }
 }
 
