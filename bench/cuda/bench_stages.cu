@@ -202,6 +202,7 @@ static void bench_linear()
         }
         uint16_t *x = (uint16_t *)lab_bytes((size_t)MOST * s.n_in * s.groups * 2, 9, 0x3C, 4);
         float *y = device<float>((size_t)MOST * (s.n_out[0] + s.n_out[1]));
+        uint8_t *arranged = device<uint8_t>(cu_arranged_bytes(MOST, (int64_t)s.n_in * s.groups));
         for (int t : {1, 2, 4, 8, 16, 32, 64}) {
             char name[48];
             snprintf(name, sizeof name, "%s_%d", s.name, t);
@@ -223,8 +224,12 @@ static void bench_linear()
                 (s.wide ? job.y32 = y : (float *)(job.y16 = (uint16_t *)y + j * (size_t)MOST * s.n_out[0]));
             }
             double us = lab_time(s.n_out[0] > 100000 ? 10 : 100, 5, [&](cudaStream_t stream, int i) {
+                if (t > 16) {
+                    LAB_CHECK((cudaError_t)cu_launch_arrange(x, t, set.jobs[0].ldx, arranged, stream));
+                }
                 for (int j = 0; j < set.n_jobs; j++) {
                     set.jobs[j].packed = w[j][i % copies];
+                    set.jobs[j].arranged = t > 16 ? arranged : nullptr;
                 }
                 LAB_CHECK((cudaError_t)cu_launch_linear(&set, sms, stream));
             });
@@ -237,6 +242,7 @@ static void bench_linear()
         }
         LAB_CHECK(cudaFree(x));
         LAB_CHECK(cudaFree(y));
+        LAB_CHECK(cudaFree(arranged));
     }
 }
 

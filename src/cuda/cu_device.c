@@ -60,6 +60,12 @@ uint8_t *cu_packed_rows(cu_device *dev, int32_t padded_rows, int64_t width)
     return grow(dev, &dev->packed, &dev->packed_size, (size_t)padded_rows * (size_t)width * 2) ? dev->packed : NULL;
 }
 
+bool cu_arranged_reserve(cu_device *dev, int32_t n_rows, int64_t width)
+{
+    const int32_t most = n_rows < CU_STEP_ROWS ? n_rows : CU_STEP_ROWS;
+    return grow(dev, &dev->arranged, &dev->arranged_size, cu_arranged_bytes(most, width));
+}
+
 bool cu_stage_begin(cu_device *dev, size_t scratch_bytes)
 {
     dev->scratch_used = 0;
@@ -165,6 +171,7 @@ void cu_close(ops_device *device)
     cu_tables_free(dev);
     cudaFree(dev->scratch);
     cudaFree(dev->packed);
+    cudaFree(dev->arranged);
     if (dev->stream != NULL) {
         cudaStreamDestroy(dev->stream);
     }

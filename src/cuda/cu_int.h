@@ -82,6 +82,8 @@ typedef struct cu_device {
     bool planning; /* stages only say how much scratch they need */
     size_t planned;
     cu_steps steps;
+    uint8_t *arranged; /* rows of the running products (cu_launch_arrange) */
+    size_t arranged_size;
 } cu_device;
 
 static inline cu_device *cu_of(ops_device *dev) { return (cu_device *)(void *)dev; }
@@ -121,6 +123,9 @@ typedef struct cu_product {
 
 /* Memory for packed rows (cu_launch_pack_rows), until the next call. NULL after a failure. */
 uint8_t *cu_packed_rows(cu_device *dev, int32_t padded_rows, int64_t width);
+
+/* Memory for arranged rows, where products arrange so many. Stages with wide rows plan with it. False after a failure. */
+bool cu_arranged_reserve(cu_device *dev, int32_t n_rows, int64_t width);
 
 /* Products of the same rows: matrices with tiles that go together in one launch. False after a failure. */
 bool cu_products(cu_device *dev, const char *stage, const cu_product *products, size_t n, int32_t n_rows);

@@ -35,7 +35,20 @@ typedef struct cu_linear {
     uint16_t *y16; /* [n_rows, ldy] */
     float *y32;
     int64_t ldy;
+    const uint8_t *arranged; /* x of cu_launch_arrange, which is read in place of x; NULL = rows are read. Of sets with n_rows > 16 */
 } cu_linear;
+
+/* Rows of x for blocks of CU_ARRANGED_ROWS tokens: the inputs of a tile, token after token as they lie in a stage of the ring, so that a block
+ * fetches them in one copy. Small copies are what many tokens would wait for. */
+#define CU_ARRANGED_ROWS 32
+#define CU_TOKEN_PITCH (CU_TILE_INPUTS * 2 + 16) /* bytes of a token's tile in shared memory: no two of eight in the same banks */
+static inline size_t cu_arranged_bytes(int32_t n_rows, int64_t ldx)
+{
+    const size_t rows = (size_t)(n_rows + CU_ARRANGED_ROWS - 1) / CU_ARRANGED_ROWS * CU_ARRANGED_ROWS;
+    return rows * (size_t)(ldx / CU_TILE_INPUTS) * CU_TOKEN_PITCH;
+}
+/* ldx is a multiple of 256. */
+int cu_launch_arrange(const uint16_t *x, int32_t n_rows, int64_t ldx, uint8_t *out, cu_stream stream);
 
 #define CU_MAX_JOBS 3
 

@@ -64,6 +64,9 @@ void cu_attn_out(ops_device *device, const ops_attn_out_args *a)
     cu_device *dev = cu_of(device);
     const int32_t low = a->n_groups * a->o_lora;
     const size_t bytes = cu_rows_bytes(a->n_rows, low, 2);
+    if (dev->planning) {
+        (void)cu_arranged_reserve(dev, a->n_rows, (int64_t)a->n_groups * a->group_in);
+    }
     if (a->n_rows == 0 || !cu_stage_begin(dev, bytes)) {
         return;
     }

@@ -3,6 +3,8 @@
  * follows from its shape alone (cu_weights.c), so results never depend on the batch. */
 #include "cuda/cu_int.h"
 
+#define ROWS_AS_THEY_ARE 16 /* up to so many are fetched one by one */
+
 static cu_linear tiled_job(const cu_product *p)
 {
     const cu_packed *w = cu_packed_of(p->w);
@@ -134,9 +136,33 @@ static bool is_usable(cu_device *dev, const char *stage, const cu_product *p)
     return true;
 }
 
+static bool arranges(const cu_product *p, int32_t n_rows)
+{
+    return cu_packed_of(p->w)->tiles && n_rows > ROWS_AS_THEY_ARE && n_rows <= CU_STEP_ROWS;
+}
+
+/* The arranged rows of product i: those of an earlier product of the call, or new ones. NULL after a failure. */
+static const uint8_t *arranged_of(cu_device *dev, const char *stage, const cu_product *products, size_t i, int32_t n_rows)
+{
+    size_t at = 0;
+    const cu_linear job = tiled_job(&products[i]);
+    for (size_t k = 0; k < i; k++) {
+        if (arranges(&products[k], n_rows)) {
+            const cu_linear other = tiled_job(&products[k]);
+            if (other.x == job.x && other.ldx == job.ldx) {
+                return dev->arranged + at;
+            }
+            at += cu_arranged_bytes(n_rows, other.ldx);
+        }
+    }
+    uint8_t *const out = dev->arranged + at;
+    return cu_ok(dev, cu_launch_arrange(job.x, n_rows, job.ldx, out, dev->stream), stage) ? out : NULL;
+}
+
 bool cu_products(cu_device *dev, const char *stage, const cu_product *products, size_t n, int32_t n_rows)
 {
     cu_linear_set set = {.n_rows = n_rows};
+    int64_t width = 0;
     if (n_rows == 0) {
         return true;
     }
@@ -144,6 +170,12 @@ bool cu_products(cu_device *dev, const char *stage, const cu_product *products, 
         if (!is_usable(dev, stage, &products[i])) {
             return false;
         }
+        width += arranges(&products[i], n_rows) ? tiled_job(&products[i]).ldx : 0;
+    }
+    if (!cu_arranged_reserve(dev, n_rows, width)) {
+        return false;
+    }
+    for (size_t i = 0; i < n; i++) {
         const cu_packed *w = cu_packed_of(products[i].w);
         if (!w->tiles) {
             if (!run_plain(dev, stage, &products[i], n_rows)) {
@@ -151,7 +183,10 @@ bool cu_products(cu_device *dev, const char *stage, const cu_product *products, 
             }
             continue;
         }
-        const cu_linear job = tiled_job(&products[i]);
+        cu_linear job = tiled_job(&products[i]);
+        if (arranges(&products[i], n_rows) && (job.arranged = arranged_of(dev, stage, products, i, n_rows)) == NULL) {
+            return false;
+        }
         const cu_format format = w->format == OPS_FP8 ? CU_FP8 : CU_BF16;
         if (!go_together(&set, w, &job, format) && !flush(dev, stage, &set)) {
             return false;

@@ -8,6 +8,8 @@
  *             adds those of rows 16 r .. + 15. Tokens are fetched once for 64 rows
  * All give ((c0 + c1) + c2) + c3: which was used never shows in a result. Items are walked in a fixed stride.
  *
+ * With more than 16 tokens x comes arranged (cu_launch_arrange).
+ *
  * The first stages of weights are under way before the kernel waits for the one in front (bench/cuda/lab_chain.cu). */
 #include "cuda/cu_kernels.h"
 #include "cuda/kernels/launch.cuh"
@@ -65,7 +67,9 @@ static __device__ linear_place place_of(const cu_linear_set &set)
 /* What one lane of the fetching warp copies for every tile of an item: weights and a token. */
 struct linear_copies {
     const uint8_t *weights; /* lane 0: of all warps; or lanes 0 .. 3: of one warp each */
-    const uint8_t *token; /* NULL = none */
+    const uint8_t *token; /* or, by lane 0, all tokens; NULL = none */
+    uint32_t token_bytes;
+    uint32_t token_stride;
     int n_tiles;
     uint32_t bytes; /* of the whole stage */
 };
@@ -83,6 +87,17 @@ static __device__ linear_copies copies_of(const cu_linear_set &set, const linear
     const int first_tile = (set.way == CU_WARPS ? lane % CHUNKS : chunk) * c.n_tiles;
     c.weights = job.packed + ((size_t)group * all_tiles + first_tile) * STRIP_WARPS * SLOT + strip * SLOT;
     c.token = nullptr;
+    c.token_bytes = TOKEN_BYTES;
+    c.token_stride = TOKEN_BYTES;
+    if (job.arranged != nullptr) {
+        const int diagonal = job.group_rows > 0 ? item.row0 / job.group_rows * all_tiles : 0;
+        const size_t first = (size_t)(item.token0 / CU_ARRANGED_ROWS) * (job.ldx / CU_TILE_INPUTS) + diagonal + chunk * c.n_tiles;
+        c.token_bytes = item.n_tokens * TOKEN_PITCH;
+        c.token_stride = CU_ARRANGED_ROWS * TOKEN_PITCH;
+        c.token = lane == 0 ? job.arranged + first * c.token_stride : nullptr;
+        c.bytes = STRIP_WARPS * SLOT + c.token_bytes;
+        return c;
+    }
     const int parts = set.way == CU_WARPS ? CHUNKS : 1; /* of each token in a stage */
     if (lane < parts * item.n_tokens) {
         const int diagonal = job.group_rows > 0 ? item.row0 / job.group_rows * job.n_in : 0;
@@ -113,8 +128,8 @@ static __device__ void fetch(const cu_linear_set &set, strip_ring ring, const li
     };
     auto fetch_tokens = [&](const linear_copies &c, int tile) {
         if (c.token != nullptr) {
-            bulk_load(smem_address(ring.stage()) + STRIP_WARPS * SLOT + lane * TOKEN_PITCH, c.token + (size_t)tile * TOKEN_BYTES,
-                      TOKEN_BYTES, ring.full_bar());
+            bulk_load(smem_address(ring.stage()) + STRIP_WARPS * SLOT + lane * TOKEN_PITCH, c.token + (size_t)tile * c.token_stride,
+                      c.token_bytes, ring.full_bar());
         }
     };
     int i = place.first;
@@ -382,4 +397,25 @@ extern "C" int cu_launch_linear(const cu_linear_set *set, int n_sms, cu_stream s
     const bool few = s.jobs[0].split == CHUNKS && items < 2 * n_sms;
     s.way = !few ? CU_IN_TURN : s.n_rows <= WARPS_TOKENS ? CU_WARPS : CU_CLUSTERS;
     return s.format == CU_FP8 ? launch_blocks<CU_FP8>(s, n_sms, stream) : launch_blocks<CU_BF16>(s, n_sms, stream);
+}
+
+/* grid (tiles of a row, blocks of rows) */
+static __global__ void __launch_bounds__(256) arrange_kernel(const uint16_t *x, int n_rows, int64_t ldx, uint8_t *out)
+{
+    pdl_release();
+    pdl_wait();
+    const int lane = threadIdx.x % 32;
+    for (int r = threadIdx.x / 32; r < CU_ARRANGED_ROWS; r += 8) {
+        const size_t row = (size_t)blockIdx.y * CU_ARRANGED_ROWS + r;
+        if (row < (size_t)n_rows) {
+            const uint4 v = *(const uint4 *)(x + row * ldx + (size_t)blockIdx.x * CU_TILE_INPUTS + lane * 8);
+            *(uint4 *)(out + (((size_t)blockIdx.y * gridDim.x + blockIdx.x) * CU_ARRANGED_ROWS + r) * TOKEN_PITCH + lane * 16) = v;
+        }
+    }
+}
+
+extern "C" int cu_launch_arrange(const uint16_t *x, int32_t n_rows, int64_t ldx, uint8_t *out, cu_stream stream)
+{
+    const dim3 grid((unsigned)(ldx / CU_TILE_INPUTS), (unsigned)(n_rows + CU_ARRANGED_ROWS - 1) / CU_ARRANGED_ROWS);
+    return cu_launch(arrange_kernel, grid, dim3(256), 0, stream, x, n_rows, ldx, out);
 }

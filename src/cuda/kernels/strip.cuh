@@ -16,12 +16,13 @@
 #ifndef CUDA_KERNELS_STRIP_CUH
 #define CUDA_KERNELS_STRIP_CUH
 
+#include "cuda/cu_kernels.h"
 #include "cuda/kernels/expand.cuh"
 
 #define STRIP_WARPS 4
 #define STRIP_THREADS ((STRIP_WARPS + 1) * 32)
 #define STRIP_MAX_STAGES 8
-#define TOKEN_PITCH 528
+#define TOKEN_PITCH CU_TOKEN_PITCH
 #define TOKEN_BYTES (CU_TILE_INPUTS * 2)
 
 /* The ring as one warp sees it. All lanes hold the same values. */
