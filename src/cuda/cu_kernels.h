@@ -38,7 +38,7 @@ typedef struct cu_linear {
     const uint8_t *arranged; /* x of cu_launch_arrange, which is read in place of x; NULL = rows are read. Of sets with n_rows > 16 */
 } cu_linear;
 
-/* Rows of x for blocks of CU_ARRANGED_ROWS tokens: the inputs of a tile, token after token as they lie in a stage of the ring, so that a block
+/* Rows of x for blocks of CU_ARRANGED_ROWS tokens: the inputs of a tile, token after token as they lie in a stage of the ring, so a block
  * fetches them in one copy. Small copies are what many tokens would wait for. */
 #define CU_ARRANGED_ROWS 32
 #define CU_TOKEN_PITCH (CU_TILE_INPUTS * 2 + 16) /* bytes of a token's tile in shared memory: no two of eight in the same banks */

@@ -142,7 +142,8 @@ bool cu_seqs_of(cu_device *dev, const ops_seq *seqs, int32_t n_seqs, int32_t pag
     if (!cu_seqs_build(dev, seqs, n_seqs, page_tokens, &bytes, &head)) {
         return false;
     }
-    const void *table = dev->steps.recording != NULL ? recorded_table(dev, bytes, page_tokens > 0) : cu_table_of(dev, dev->building.host, bytes);
+    const void *table = dev->steps.recording != NULL ? recorded_table(dev, bytes, page_tokens > 0)
+                                                     : cu_table_of(dev, dev->building.host, bytes);
     *out = (cu_seqs){.table = table, .n_seqs = n_seqs, .row_seq_at = (int64_t)head};
     return table != NULL;
 }

@@ -174,9 +174,87 @@ static __global__ void __launch_bounds__(THREADS) plain_kernel(const __grid_cons
     plain_store<ROWS>(acc, o0, a.n_out, r0, a.n_rows, a.y16, a.y32, a.ldy);
 }
 
+/* Few rows of few outputs (weights of index heads, routers of odd sizes) would leave blocks of 64 outputs alone with a long walk. Here a
+ * block has one output and eight rows, a thread partial sums, which do not depend on each other; then a thread a row adds them in order.
+ * grid (outputs, blocks of rows) */
+#define FEW_ROWS 8
+
+template <int FORMAT>
+static __global__ void __launch_bounds__(THREADS) plain_few_kernel(const __grid_constant__ cu_plain a)
+{
+    constexpr int PART = FORMAT == CU_PLAIN_F32 ? 16 : 32;
+    extern __shared__ float parts[]; /* [FEW_ROWS][n_parts + 1] */
+    const plain_matrix w = {a.data, a.scale, a.n_out, a.n_in};
+    const int n_parts = a.n_in / PART;
+    const int o = (int)blockIdx.x;
+    const int r0 = (int)blockIdx.y * FEW_ROWS;
+    const int n = min(FEW_ROWS, a.n_rows - r0);
+    pdl_release();
+    bool waited = false;
+    for (int p = threadIdx.x; p < n_parts; p += THREADS) {
+        float v[PART / 8][8];
+#pragma unroll
+        for (int i = 0; i < PART / 8; i++) {
+            load_weights<FORMAT>(w, o, p * PART + 8 * i, v[i]);
+        }
+        if (!waited) { /* weights are nobody's output */
+            pdl_wait();
+            waited = true;
+        }
+        for (int r = 0; r < n; r++) {
+            const uint16_t *x = a.x + (int64_t)(r0 + r) * a.ldx + p * PART;
+            float part = 0.0f;
+#pragma unroll
+            for (int k = 0; k < PART; k += 2) {
+                const uint32_t pair = *(const uint32_t *)(x + k);
+                part = add_product<FORMAT>(part, bf16_widen(pair & 0xFFFFu), v[k / 8][k % 8]);
+                part = add_product<FORMAT>(part, bf16_widen(pair >> 16), v[k / 8][k % 8 + 1]);
+            }
+            parts[r * (n_parts + 1) + p] = part;
+        }
+    }
+    if (!waited) {
+        pdl_wait();
+    }
+    __syncthreads();
+    if ((int)threadIdx.x < n) {
+        const float *mine = parts + threadIdx.x * (n_parts + 1);
+        float sum = 0.0f;
+#pragma unroll 8
+        for (int p = 0; p < n_parts; p++) {
+            sum = __fadd_rn(sum, mine[p]);
+        }
+        const size_t at = (size_t)(r0 + threadIdx.x) * a.ldy + o;
+        if (a.y32 != nullptr) {
+            a.y32[at] = sum;
+        } else {
+            a.y16[at] = (uint16_t)bf16_bits(sum);
+        }
+    }
+}
+
+#define FEW_BLOCKS 4096
+#define FEW_BYTES 49152 /* shared memory without asking for more */
+
+template <int FORMAT>
+static bool launch_few(const cu_plain &a, cu_stream stream, int *status)
+{
+    const size_t bytes = FEW_ROWS * ((size_t)a.n_in / (FORMAT == CU_PLAIN_F32 ? 16 : 32) + 1) * sizeof(float);
+    const unsigned blocks = (unsigned)(a.n_rows + FEW_ROWS - 1) / FEW_ROWS;
+    if (bytes > FEW_BYTES || (size_t)a.n_out * blocks > FEW_BLOCKS) {
+        return false;
+    }
+    *status = cu_launch(plain_few_kernel<FORMAT>, dim3((unsigned)a.n_out, blocks), dim3(THREADS), bytes, stream, a);
+    return true;
+}
+
 template <int FORMAT>
 static int launch_plain(const cu_plain &a, cu_stream stream)
 {
+    int status;
+    if (launch_few<FORMAT>(a, stream, &status)) {
+        return status;
+    }
     const unsigned outputs = (unsigned)(a.n_out + OUTPUTS - 1) / OUTPUTS;
     if (a.n_rows <= 16) {
         return cu_launch(plain_kernel<FORMAT, 1>, dim3(outputs), dim3(THREADS), 0, stream, a);
