@@ -119,6 +119,124 @@ static void bench_shape(const shape &s, int rows, bool timed)
     LAB_CHECK(cudaFree(packed));
 }
 
+/* --- Experts ------------------------------------------------------------------------------------------------------------------------ */
+
+enum { HIDDEN = 5120, INTER = 2304, EXPERTS = 384, ACTIVE = 6 };
+
+template <typename T>
+static T *device(size_t n)
+{
+    T *p;
+    LAB_CHECK(cudaMalloc(&p, n * sizeof(T)));
+    LAB_CHECK(cudaMemset(p, 0x5A, n * sizeof(T)));
+    return p;
+}
+
+/* Ascending lists of ACTIVE experts for each token: uniform, or with `hot` most of them among a few. */
+static int32_t *routes(int rows, bool hot, uint64_t seed)
+{
+    std::vector<int32_t> ids;
+    for (int t = 0; t < rows; t++) {
+        std::vector<int32_t> list;
+        while ((int)list.size() < ACTIVE) {
+            const uint64_t r = lab_mix(seed++);
+            const int32_t e = (int32_t)(r % (hot && r >> 60 > 3 ? 24 : EXPERTS));
+            if (std::find(list.begin(), list.end(), e) == list.end()) {
+                list.push_back(e);
+            }
+        }
+        std::sort(list.begin(), list.end());
+        ids.insert(ids.end(), list.begin(), list.end());
+    }
+    int32_t *p = device<int32_t>(ids.size());
+    LAB_CHECK(cudaMemcpy(p, ids.data(), ids.size() * 4, cudaMemcpyHostToDevice));
+    return p;
+}
+
+static void bench_experts(const std::vector<cu_expert> &table, cu_expert *experts, int rows, bool hot, bool timed)
+{
+    const std::string name = std::string(hot ? "experts_hot_" : "experts_") + std::to_string(rows);
+    if (name.find(wanted) == std::string::npos) {
+        return;
+    }
+    const size_t all = (size_t)rows * (ACTIVE + 1);
+    const int sms = lab_sms();
+    std::vector<float> weights;
+    for (int i = 0; i < rows * ACTIVE; i++) {
+        weights.push_back(0.1f + (float)(lab_mix(i) & 255) / 512.0f);
+    }
+    cu_experts_args a = {};
+    a.n_rows = rows;
+    a.hidden = HIDDEN;
+    a.inter = INTER;
+    a.n_experts = EXPERTS;
+    a.n_active = ACTIVE;
+    a.limit = 10.0f;
+    uint16_t *u = device<uint16_t>((size_t)rows * HIDDEN);
+    fill_rows<<<1024, 256>>>(u, (size_t)rows * HIDDEN, 11);
+    a.u = u;
+    a.ids = routes(rows, hot, 1000 + rows);
+    float *w = device<float>(weights.size());
+    LAB_CHECK(cudaMemcpy(w, weights.data(), weights.size() * 4, cudaMemcpyHostToDevice));
+    a.weights = w;
+    a.experts = experts;
+    a.shared = table.back();
+    a.work.out = device<uint16_t>(all * HIDDEN);
+    a.work.counters = device<uint32_t>(CU_MANY_CLASSES + 1);
+    cu_experts_args few = a;
+    few.y = device<uint16_t>((size_t)rows * HIDDEN);
+    few.work.x = device<uint16_t>((size_t)rows * HIDDEN);
+    few.work.h = device<uint16_t>(all * INTER);
+    few.work.blocks = device<cu_token_block>((size_t)rows * ACTIVE);
+    few.work.done = device<uint32_t>(all);
+    cu_experts_args many = a;
+    many.y = device<uint16_t>((size_t)rows * HIDDEN);
+    many.work.most_rows = (int32_t)cu_many_rows(rows, ACTIVE, EXPERTS);
+    many.work.most_blocks = cu_many_blocks(rows, ACTIVE, EXPERTS);
+    many.work.packed_x = device<uint8_t>((size_t)many.work.most_rows * HIDDEN * 2);
+    many.work.packed_h = device<uint8_t>((size_t)many.work.most_rows * INTER * 2);
+    many.work.slots = device<int32_t>((size_t)many.work.most_rows);
+    many.work.slot_weight = device<float>((size_t)many.work.most_rows);
+    many.work.many = device<cu_many_block>((size_t)CU_MANY_CLASSES * many.work.most_blocks);
+    LAB_CHECK((cudaError_t)cu_launch_experts(&few, sms, 0));
+    LAB_CHECK(cudaDeviceSynchronize());
+    LAB_CHECK((cudaError_t)cu_launch_experts_many(&many, sms, 0));
+    LAB_CHECK(cudaDeviceSynchronize());
+    expect_equal(name, few.y, many.y, (size_t)rows * HIDDEN * 2);
+    if (timed) {
+        const double flops = 6.0 * HIDDEN * INTER * (double)all;
+        report(name, lab_time(4, 5, [&](cudaStream_t t, int) { LAB_CHECK((cudaError_t)cu_launch_experts_many(&many, sms, t)); }), flops);
+        if (rows <= 2048) {
+            report(name + "_few", lab_time(4, 5, [&](cudaStream_t t, int) { LAB_CHECK((cudaError_t)cu_launch_experts(&few, sms, t)); }),
+                   flops);
+        }
+    }
+    void *memory[] = {u, (void *)a.ids, w, a.work.out, a.work.counters, few.y, few.work.x, few.work.h, few.work.blocks, few.work.done,
+                      many.y, many.work.packed_x, many.work.packed_h, many.work.slots, many.work.slot_weight, many.work.many};
+    for (void *p : memory) {
+        LAB_CHECK(cudaFree(p));
+    }
+}
+
+static void bench_all_experts()
+{
+    std::vector<cu_expert> table;
+    for (int e = 0; e <= EXPERTS; e++) {
+        cu_format f = e < EXPERTS ? CU_FP4 : CU_FP8;
+        table.push_back({lab_tiles(f, INTER, HIDDEN, 3 * e), lab_tiles(f, HIDDEN, INTER, 3 * e + 1),
+                         lab_tiles(f, INTER, HIDDEN, 3 * e + 2)});
+    }
+    cu_expert *experts = device<cu_expert>(table.size());
+    LAB_CHECK(cudaMemcpy(experts, table.data(), table.size() * sizeof table[0], cudaMemcpyHostToDevice));
+    for (int rows : {1, 77, 1000}) {
+        bench_experts(table, experts, rows, rows != 77, false);
+    }
+    for (int rows : {128, 256, 512, 1024, 2048, 8192}) {
+        bench_experts(table, experts, rows, false, true);
+    }
+    bench_experts(table, experts, 8192, true, true);
+}
+
 int main(int argc, char **argv)
 {
     ceiling = argc > 1 ? atof(argv[1]) : 0.0;
@@ -134,6 +252,9 @@ int main(int argc, char **argv)
         for (int rows : {64, 128, 256, 512, 2048, 8192}) {
             bench_shape(s, rows, true);
         }
+    }
+    if (strncmp(wanted, "experts", strlen(wanted) < 7 ? strlen(wanted) : 7) == 0) {
+        bench_all_experts();
     }
     return 0;
 }

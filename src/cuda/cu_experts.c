@@ -1,6 +1,6 @@
 /* cu_experts.c - the experts stage: the device's table of a layer's experts, work memory, launches. Experts whose matrices have tiles take
- * the kernel that streams each needed weight once (kernels/experts.cu); others the products of kernels/plain.cu. Which it is follows from
- * the sizes of the layer alone. */
+ * the kernel that streams each needed weight once (kernels/experts.cu), with many tokens those of kernels/experts_many.cu; others the
+ * products of kernels/plain.cu. Which it is never shows in a result: with tiles or without follows from the sizes of the layer alone. */
 #include "core/arith.h"
 #include "cuda/cu_int.h"
 
@@ -96,6 +96,16 @@ static size_t sum_of(const size_t *sizes, size_t n)
     return bytes;
 }
 
+/* The stage's arguments, without work memory. False when a matrix of the shared expert is missing. */
+static bool tiled_args(const ops_experts_args *a, const cu_expert_table *table, cu_experts_args *args)
+{
+    const cu_packed *w[3];
+    *args = (cu_experts_args){.n_rows = a->n_rows, .hidden = a->hidden, .inter = a->inter, .n_experts = a->n_experts,
+                              .n_active = a->n_active, .limit = a->swiglu_limit, .u = a->u, .ids = a->ids, .weights = a->weights,
+                              .experts = table->experts, .y = a->y};
+    return matrices_of(&a->shared, OPS_FP8, a, w) && fill_entry(&args->shared, 0, true, w);
+}
+
 static void tiled_experts(cu_device *dev, const ops_experts_args *a, const cu_expert_table *table)
 {
     const size_t rows = (size_t)a->n_rows;
@@ -103,14 +113,11 @@ static void tiled_experts(cu_device *dev, const ops_experts_args *a, const cu_ex
     const size_t all = routed + rows;
     const size_t sizes[] = {rows * (size_t)a->hidden * 2,    all * (size_t)a->inter * 2, all * (size_t)a->hidden * 2,
                             routed * sizeof(cu_token_block), all * sizeof(uint32_t),     2 * sizeof(uint32_t)};
-    const cu_packed *w[3];
-    cu_experts_args args = {.n_rows = a->n_rows, .hidden = a->hidden, .inter = a->inter, .n_experts = a->n_experts, .n_active = a->n_active,
-                            .limit = a->swiglu_limit, .u = a->u, .ids = a->ids, .weights = a->weights, .experts = table->experts,
-                                .y = a->y};
+    cu_experts_args args;
     if (!cu_stage_begin(dev, sum_of(sizes, sizeof sizes / sizeof sizes[0]))) {
         return;
     }
-    if (!matrices_of(&a->shared, OPS_FP8, a, w) || !fill_entry(&args.shared, 0, true, w)) {
+    if (!tiled_args(a, table, &args)) {
         cu_refuse(dev, "experts", NOT_LOADED);
         return;
     }
@@ -122,6 +129,36 @@ static void tiled_experts(cu_device *dev, const ops_experts_args *a, const cu_ex
     work->done = cu_scratch(dev, sizes[4]);
     work->counters = cu_scratch(dev, sizes[5]);
     cu_ok(dev, cu_launch_experts(&args, dev->n_sms, dev->stream), "experts");
+}
+
+/* Many tokens (kernels/experts_many.cu). The bits are those of tiled_experts. */
+static void many_experts(cu_device *dev, const ops_experts_args *a, const cu_expert_table *table)
+{
+    const size_t packed = (size_t)cu_many_rows(a->n_rows, a->n_active, a->n_experts);
+    const size_t blocks = (size_t)cu_many_blocks(a->n_rows, a->n_active, a->n_experts);
+    const size_t all = (size_t)a->n_rows * (size_t)(a->n_active + 1);
+    const size_t sizes[] = {packed * (size_t)a->hidden * 2, packed * (size_t)a->inter * 2, all * (size_t)a->hidden * 2,
+                            packed * sizeof(int32_t),       packed * sizeof(float),
+                            blocks * CU_MANY_CLASSES * sizeof(cu_many_block), (CU_MANY_CLASSES + 1) * sizeof(uint32_t)};
+    cu_experts_args args;
+    if (!cu_stage_begin(dev, sum_of(sizes, sizeof sizes / sizeof sizes[0]))) {
+        return;
+    }
+    if (!tiled_args(a, table, &args)) {
+        cu_refuse(dev, "experts", NOT_LOADED);
+        return;
+    }
+    cu_experts_work *work = &args.work;
+    work->packed_x = cu_scratch(dev, sizes[0]);
+    work->packed_h = cu_scratch(dev, sizes[1]);
+    work->out = cu_scratch(dev, sizes[2]);
+    work->slots = cu_scratch(dev, sizes[3]);
+    work->slot_weight = cu_scratch(dev, sizes[4]);
+    work->many = cu_scratch(dev, sizes[5]);
+    work->counters = cu_scratch(dev, sizes[6]);
+    work->most_rows = (int32_t)packed;
+    work->most_blocks = (int32_t)blocks;
+    cu_ok(dev, cu_launch_experts_many(&args, dev->n_sms, dev->stream), "experts");
 }
 
 /* Work memory of experts without tiles. */
@@ -214,7 +251,9 @@ void cu_experts(ops_device *device, const ops_experts_args *a)
         return;
     }
     const cu_expert_table *table = table_of(dev, a);
-    if (table != NULL && table->tiles) {
+    if (table != NULL && table->tiles && dev->hopper && a->n_rows >= CU_MANY_ROWS_EXPERTS) {
+        many_experts(dev, a, table);
+    } else if (table != NULL && table->tiles) {
         tiled_experts(dev, a, table);
     } else if (table != NULL) {
         plain_experts(dev, a, table);

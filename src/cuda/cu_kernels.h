@@ -121,6 +121,28 @@ typedef struct cu_token_block {
     float weight[CU_BLOCK_TOKENS];
 } cu_token_block;
 
+/* At most CU_MANY_TOKENS assignments of one expert: packed rows row0 .. row0 + n - 1. */
+typedef struct cu_many_block {
+    int32_t expert; /* n_experts = the shared one */
+    int32_t row0;   /* multiple of 8 */
+    int32_t n;
+    int32_t unused;
+} cu_many_block;
+
+/* Packed rows of n_rows tokens, all assignments and the shared expert's, each expert's from a multiple of eight on; and blocks. */
+static inline int64_t cu_many_rows(int64_t n_rows, int64_t n_active, int64_t n_experts)
+{
+    return (n_rows * (n_active + 1) + 8 * (n_experts + 1) + 31) / 32 * 32;
+}
+/* Most blocks of a class: routed blocks of at most 64, 128, 160, 192 assignments, and the shared expert's. */
+#define CU_MANY_TOKENS 192
+#define CU_MANY_CLASSES 5
+#define CU_MANY_SHARED 4
+static inline int32_t cu_many_blocks(int32_t n_rows, int32_t n_active, int32_t n_experts)
+{
+    return (int32_t)((int64_t)n_rows * (n_active + 1) / CU_MANY_TOKENS) + n_experts + 1;
+}
+
 /* Work memory of the experts stage, all on the device; sizes for n_rows tokens and n_active experts a token. */
 typedef struct cu_experts_work {
     uint16_t *x;              /* [n_rows, hidden] Q8 values */
@@ -129,6 +151,15 @@ typedef struct cu_experts_work {
     cu_token_block *blocks;   /* [n_rows * n_active] */
     uint32_t *done;           /* [n_rows * (n_active + 1)] finished items of phase 1 a block, shared blocks first */
     uint32_t *counters;       /* [2]: next item, number of routed blocks */
+    /* With many tokens, instead of x, h, blocks and done; counters [CU_MANY_CLASSES + 1] are the numbers of each class's
+     * blocks and of packed rows. */
+    uint8_t *packed_x;    /* [hidden / 64, most_rows / 8] atoms (kernels/gemm.cuh) */
+    uint8_t *packed_h;    /* [inter / 64, most_rows / 8] */
+    int32_t *slots;       /* [most_rows] row of out of each packed row, -1 = none */
+    float *slot_weight;   /* [most_rows] */
+    cu_many_block *many;  /* [CU_MANY_CLASSES, most_blocks] */
+    int32_t most_rows;    /* cu_many_rows */
+    int32_t most_blocks;  /* cu_many_blocks */
 } cu_experts_work;
 
 typedef struct cu_experts_args {
@@ -152,6 +183,8 @@ typedef struct cu_experts_args {
 } cu_experts_args;
 
 int cu_launch_experts(const cu_experts_args *args, int n_sms, cu_stream stream);
+/* The same with many tokens, and the same bits. Hopper only. */
+int cu_launch_experts_many(const cu_experts_args *args, int n_sms, cu_stream stream);
 /* Its first and last step. n_items_first: items that blocks take without asking. */
 int cu_launch_experts_prepare(const cu_experts_args *args, int n_items_first, cu_stream stream);
 int cu_launch_experts_combine(const cu_experts_args *args, cu_stream stream);

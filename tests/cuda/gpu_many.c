@@ -1,5 +1,5 @@
-/* Products with many tokens give the bits of the same rows in small batches: full and broken blocks of tokens, outputs that end in half an
- * item. ctest: serial timeout=300 */
+/* Products and experts with many tokens give the bits of the same rows in small batches: full and broken blocks of tokens, outputs that end
+ * in half an item, experts with few, many and no tokens. ctest: serial timeout=300 */
 #include "cuda/pair.h"
 
 #include "ops/rope.h"
@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { HIDDEN = 5120, Q_LORA = 1280, HEADS = 8, HEAD_DIM = 512, ROPE = 64, GROUPS = 8, O_LORA = 256, VOCAB = 1088 };
-enum { MOST = 1100, SMALL = 44, WIDE = 256 * GROUPS };
+enum { HIDDEN = 5120, Q_LORA = 1280, HEADS = 8, HEAD_DIM = 512, ROPE = 64, GROUPS = 8, O_LORA = 256, EXPERTS = 384, VOCAB = 1088 };
+enum { MOST = 1100, SMALL = 44, INTER = 512, WIDE = 256 * GROUPS };
 
 static gpu_pair pair;
 static float frequencies[ROPE / 2];
@@ -105,6 +105,85 @@ static void products_of_many_rows(void **state)
     gpu_matrix_free(&pair, &head);
 }
 
+/* Six ascending experts a row. Expert 3 is in every list, 4 to 10 in most, and beyond 300 nobody asks. */
+static void make_lists(int32_t *ids, float *weights)
+{
+    uint64_t seed = 33;
+    enum { ACTIVE = 6 };
+    for (size_t t = 0; t < MOST; t++) {
+        bool taken[EXPERTS] = {[3] = true};
+        for (int n = 1; n < ACTIVE;) {
+            size_t e = unit_random(&seed) % 3 > 0 ? 4 + unit_random(&seed) % 7 : unit_random(&seed) % 300;
+            n += !taken[e];
+            taken[e] = true;
+        }
+        size_t k = 0;
+        for (int32_t e = 0; e < EXPERTS; e++) {
+            if (taken[e]) {
+                ids[t * ACTIVE + k] = e;
+                weights[t * ACTIVE + k++] = 0.25f + 0.05f * gpu_normal(&seed);
+            }
+        }
+    }
+}
+
+static void experts_of_many_rows(void **state)
+{
+    (void)state;
+    enum { ACTIVE = 6, KINDS = 4 };
+    static ops_expert experts[EXPERTS];
+    static int32_t ids[MOST * ACTIVE];
+    static float weights[MOST * ACTIVE];
+    uint64_t seed = 32;
+    ops_matrix w[(KINDS + 1) * 3];
+    for (size_t k = 0; k < sizeof w / sizeof w[0]; k++) {
+        w[k] = gpu_matrix(&pair, k < KINDS * 3 ? OPS_FP4 : OPS_FP8, k % 3 == 1 ? HIDDEN : INTER, k % 3 == 1 ? INTER : HIDDEN, &seed);
+    }
+    for (size_t e = 0; e < EXPERTS; e++) {
+        const ops_matrix *m = &w[e % KINDS * 3];
+        experts[e] = (ops_expert){.w1 = &m[0], .w2 = &m[1], .w3 = &m[2]};
+    }
+    make_lists(ids, weights);
+    bf16 *u = gpu_rows((size_t)MOST * HIDDEN, &seed);
+    bf16 *d_u = gpu_upload(&pair, u, (size_t)MOST * HIDDEN * 2);
+    int32_t *d_ids = gpu_upload(&pair, ids, sizeof ids);
+    float *d_weights = gpu_upload(&pair, weights, sizeof weights);
+    bf16 *d_y = gpu_upload(&pair, NULL, (size_t)MOST * HIDDEN * 2);
+    ops_experts_args a = {.hidden = HIDDEN, .inter = INTER, .n_experts = EXPERTS, .n_active = ACTIVE, .swiglu_limit = 10.0f, .experts = experts,
+                          .shared = {.w1 = &w[KINDS * 3], .w2 = &w[KINDS * 3 + 1], .w3 = &w[KINDS * 3 + 2]}};
+    for (int32_t i = 0; i < MOST; i += SMALL) {
+        a.n_rows = SMALL;
+        a.u = d_u + (size_t)i * HIDDEN;
+        a.ids = d_ids + i * ACTIVE;
+        a.weights = d_weights + i * ACTIVE;
+        a.y = d_y + (size_t)i * HIDDEN;
+        cu_experts(pair.gpu, &a);
+    }
+    bf16 *want = gpu_download(&pair, d_y, (size_t)MOST * HIDDEN * 2);
+    for (size_t i = 0; i < 2; i++) {
+        bf16 *d_got = gpu_upload(&pair, NULL, (size_t)ROWS[i] * HIDDEN * 2);
+        a.n_rows = ROWS[i];
+        a.u = d_u;
+        a.ids = d_ids;
+        a.weights = d_weights;
+        a.y = d_got;
+        cu_experts(pair.gpu, &a);
+        bf16 *got = gpu_download(&pair, d_got, (size_t)ROWS[i] * HIDDEN * 2);
+        assert_memory_equal(got, want, (size_t)ROWS[i] * HIDDEN * 2);
+        cu_mem_free(pair.gpu, d_got);
+        free(got);
+    }
+    void *memory[] = {d_u, d_ids, d_weights, d_y};
+    for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) {
+        cu_mem_free(pair.gpu, memory[i]);
+    }
+    free(want);
+    free(u);
+    for (size_t k = 0; k < sizeof w / sizeof w[0]; k++) {
+        gpu_matrix_free(&pair, &w[k]);
+    }
+}
+
 int main(void)
 {
     if (!gpu_pair_open(&pair)) {
@@ -116,6 +195,7 @@ int main(void)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_of_many_rows),
+        cmocka_unit_test(experts_of_many_rows),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     gpu_pair_close(&pair);
