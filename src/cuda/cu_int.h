@@ -120,7 +120,7 @@ typedef struct cu_product {
  * BF16 matrices with many tokens are routers: few outputs, too few items for the large ones of these kernels. */
 #define CU_MANY_ROWS 128
 #define CU_MANY_ROWS_BF16 1024
-#define CU_MANY_ROWS_EXPERTS 512
+#define CU_MANY_ROWS_EXPERTS 1024
 
 /* Memory for packed rows (cu_launch_pack_rows), until the next call. NULL after a failure. */
 uint8_t *cu_packed_rows(cu_device *dev, int32_t padded_rows, int64_t width);
