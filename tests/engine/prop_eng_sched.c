@@ -19,11 +19,11 @@
 enum { MAX_PROMPT = 1000, MAX_NEW = 100, MAX_N = 4, MAX_SCRIPTS = 10, MAX_RUNS = 64 };
 
 #if defined(__SANITIZE_THREAD__)
-enum { ROUNDS = 1, DEMO_SCRIPTS = 0, DEMO_PROMPT = 0, RUNS = 16 };
+enum { ROUNDS = 1, DEMO_SCRIPTS = 0, DEMO_PROMPT = 0, RUNS = 16, REPLAYED_RUNS = 16 };
 #elif defined(__SANITIZE_ADDRESS__)
-enum { ROUNDS = 2, DEMO_SCRIPTS = 2, DEMO_PROMPT = 60, RUNS = 16 };
+enum { ROUNDS = 2, DEMO_SCRIPTS = 2, DEMO_PROMPT = 60, RUNS = 16, REPLAYED_RUNS = 24 };
 #else
-enum { ROUNDS = 3, DEMO_SCRIPTS = 4, DEMO_PROMPT = 400, RUNS = 48 };
+enum { ROUNDS = 3, DEMO_SCRIPTS = 4, DEMO_PROMPT = 400, RUNS = 48, REPLAYED_RUNS = 48 };
 #endif
 
 static di_model *model;
@@ -304,7 +304,7 @@ static void run_mixed(const script *scripts, size_t n_scripts, size_t n_runs, in
     free(runs);
 }
 
-static void golden(const char *dir, di_replay mode, uint64_t rounds)
+static void golden(const char *dir, di_replay mode, uint64_t rounds, size_t n_runs)
 {
     script *const scripts = calloc(MAX_SCRIPTS, sizeof *scripts);
     assert_non_null(scripts);
@@ -319,15 +319,15 @@ static void golden(const char *dir, di_replay mode, uint64_t rounds)
         const int64_t states = (int64_t)(MAX_N + 1 + below(&seed, 8));
         const int64_t bytes = round % 3 == 2 ? 0 : states * ((int64_t)info.state_bytes * 3 / 2) * 8;
         tier_fake disk;
-        run_mixed(scripts, MAX_SCRIPTS, RUNS, bytes, NULL, false, &sum, &seed);
+        run_mixed(scripts, MAX_SCRIPTS, n_runs, bytes, NULL, false, &sum, &seed);
         tier_fake_init(&disk, seed);
         for (uint64_t i = 0; i < 2; i++) { /* the second engine finds what the first one left */
             tier_fake_set_faults(&disk, round + i);
-            run_mixed(scripts, MAX_SCRIPTS, RUNS / 2, bytes, &disk, false, &sum, &seed);
+            run_mixed(scripts, MAX_SCRIPTS, n_runs / 2, bytes, &disk, false, &sum, &seed);
         }
         tier_fake_fini(&disk);
         if (round % 3 == 0) {
-            run_mixed(scripts, MAX_SCRIPTS, RUNS, bytes, NULL, true, &chosen, &seed);
+            run_mixed(scripts, MAX_SCRIPTS, n_runs, bytes, NULL, true, &chosen, &seed);
         }
     }
     assert_true(sum.restored > 0 || ROUNDS < 2);
@@ -345,19 +345,19 @@ static void golden(const char *dir, di_replay mode, uint64_t rounds)
 static void t6(void **state)
 {
     (void)state;
-    golden("tests/data/model/t6", DI_REPLAY_OFF, ROUNDS);
+    golden("tests/data/model/t6", DI_REPLAY_OFF, ROUNDS, RUNS);
 }
 
 static void t6_odd(void **state)
 {
     (void)state;
-    golden("tests/data/model/t6-odd", DI_REPLAY_OFF, ROUNDS);
+    golden("tests/data/model/t6-odd", DI_REPLAY_OFF, ROUNDS, RUNS);
 }
 
 static void t6_odd_replayed(void **state)
 {
     (void)state;
-    golden("tests/data/model/t6-odd", DI_REPLAY_DECODER, (ROUNDS + 2) / 3);
+    golden("tests/data/model/t6-odd", DI_REPLAY_DECODER, (ROUNDS + 2) / 3, REPLAYED_RUNS);
 }
 
 static void demo(void **state)

@@ -1,6 +1,6 @@
 /* The whole scheduler leaves the distribution of sampled texts as it is, drafts or not: texts of many choices that run together, against the
  * exact distribution. Model and draft model are tables of logits behind the last token, which often disagree, in place of forward passes;
- * everything else is what it always is. Coupled choices run in the same passes. Chi-square over 50,000 texts a setting, two
+ * everything else is what it always is. Coupled choices run in the same passes. Chi-square over 100,000 texts a setting, two
  * triples of tokens each, fixed seeds, p-values above 0.001 / number of tests.
  * ctest: timeout=900 wrap=mdl_forward,mdl_draft_begin,mdl_draft_step */
 #include "engine/eng_exact.h"
@@ -16,7 +16,7 @@
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { TASKS = 4 };
 #else
-enum { TASKS = 400 };
+enum { TASKS = 800 };
 #endif
 
 enum { IDS = 6, CHOICES = 125, TOKENS = 4, TRIPLES = IDS * IDS * IDS, PROMPT = 5, MOST_VOCAB = EXACT_MOST };
