@@ -48,17 +48,7 @@ static void expect_equal(const std::string &name, const void *a, const void *b, 
     LAB_CHECK(cudaFree(differing));
 }
 
-struct shape {
-    const char *name;
-    cu_format format;
-    int n_out[2]; /* one or two matrices */
-    int n_in;
-    int split;
-    int groups;
-    bool wide; /* fp32 results */
-};
-
-static void bench_shape(const shape &s, int rows, bool timed)
+static void bench_shape(const lab_shape &s, int rows, bool timed)
 {
     const std::string name = std::string(s.name) + "_" + std::to_string(rows);
     if (name.find(wanted) == std::string::npos) {
@@ -241,11 +231,11 @@ int main(int argc, char **argv)
 {
     ceiling = argc > 1 ? atof(argv[1]) : 0.0;
     wanted = argc > 2 ? argv[2] : "";
-    const shape shapes[] = {
+    const lab_shape shapes[] = {
         {"wq_a_wkv", CU_FP8, {1280, 512}, 5120, 4, 1, false}, {"wq_b", CU_FP8, {32768, 0}, 1280, 1, 1, false},
         {"wo_a", CU_FP8, {8192, 0}, 4096, 4, 8, false},      {"wo_b", CU_FP8, {5120, 0}, 8192, 4, 1, false},
         {"engram", CU_FP8, {25600, 0}, 6144, 1, 1, false},   {"router", CU_BF16, {384, 0}, 5120, 4, 1, true}};
-    for (const shape &s : shapes) {
+    for (const lab_shape &s : shapes) {
         for (int rows : {1, 77, 300}) {
             bench_shape(s, rows, false);
         }

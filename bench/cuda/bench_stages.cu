@@ -3,7 +3,7 @@
  * Weights are random codes made on the device in packed form: all 384 experts of a layer (7.2 GB), five copies of each dense matrix, so
  * that nothing is found in the L2 again. A time is the mean over the launches of one graph; every launch of the experts has its own
  * routing. The bytes counted are those of the weights a step needs, each once: reading them is the floor. */
-#include "lab.cuh"
+#include "lab_tiles.cuh"
 
 #include "cuda/cu_kernels.h"
 
@@ -16,33 +16,6 @@ static const int ACTIVE = 6;
 
 static double copy_rate;
 static const char *wanted = ""; /* part of a case's name */
-
-/* Random tiles: codes anything, scale bytes in a narrow range, as trained models have them. */
-static __global__ void fill_tiles(uint8_t *p, size_t n, int tile, int codes, int base, uint64_t seed)
-{
-    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < n / 4; i += (size_t)gridDim.x * blockDim.x) {
-        uint32_t r = (uint32_t)lab_mix(seed + i);
-        int at = (int)(i * 4 % tile);
-        if (at >= codes) {
-            r = (r & 0x03030303u) + base * 0x01010101u;
-        } else if (tile == CU_TILE_BYTES_BF16) {
-            r = (r & 0x807F807Fu) | 0x3C003C00u;
-        }
-        ((uint32_t *)p)[i] = r;
-    }
-}
-
-static uint8_t *tiles(cu_format format, size_t n_out, size_t n_in, uint64_t seed)
-{
-    const int tile = (int)cu_tile_bytes(format);
-    const int codes = format == CU_FP4 ? 1024 : format == CU_FP8 ? 2048 : 4096;
-    size_t n = n_out / 8 * (n_in / CU_TILE_INPUTS) * (size_t)tile;
-    uint8_t *p;
-    LAB_CHECK(cudaMalloc(&p, n));
-    fill_tiles<<<2048, 256>>>(p, n, tile, codes, format == CU_FP4 ? 117 + CU_SCALE_BIAS_FP4 : 108 + CU_SCALE_BIAS_FP8, seed);
-    LAB_CHECK(cudaGetLastError());
-    return p;
-}
 
 static void report(const char *name, double us, double bytes)
 {
@@ -99,7 +72,8 @@ static void bench_experts()
     std::vector<cu_expert> table;
     for (int e = 0; e <= EXPERTS; e++) {
         cu_format f = e < EXPERTS ? CU_FP4 : CU_FP8;
-        table.push_back({tiles(f, INTER, HIDDEN, 3 * e), tiles(f, HIDDEN, INTER, 3 * e + 1), tiles(f, INTER, HIDDEN, 3 * e + 2)});
+        table.push_back({lab_tiles(f, INTER, HIDDEN, 3 * e),
+                         lab_tiles(f, HIDDEN, INTER, 3 * e + 1), lab_tiles(f, INTER, HIDDEN, 3 * e + 2)});
     }
     const double expert_bytes = 3.0 * INTER * HIDDEN * (0.5 + 1.0 / 32);
     const double shared_bytes = 3.0 * INTER * HIDDEN * (1.0 + 1.0 / 1024);
@@ -165,25 +139,15 @@ static void bench_experts()
 
 /* --- Dense products ------------------------------------------------------------------------------------------------------------- */
 
-struct shape {
-    const char *name;
-    cu_format format;
-    int n_out[2]; /* one or two matrices */
-    int n_in;
-    int split;
-    int groups;
-    bool wide; /* fp32 results */
-};
-
 static void bench_linear()
 {
-    const shape shapes[] = {
+    const lab_shape shapes[] = {
         {"wq_a_wkv", CU_FP8, {1280, 512}, 5120, 4, 1, false}, {"wq_b", CU_FP8, {32768, 0}, 1280, 1, 1, false},
         {"wo_a", CU_FP8, {8192, 0}, 4096, 4, 8, false},      {"wo_b", CU_FP8, {5120, 0}, 8192, 4, 1, false},
         {"router", CU_BF16, {384, 0}, 5120, 4, 1, true},     {"lm_head", CU_BF16, {129280, 0}, 5120, 4, 1, true}};
     const int MOST = 64;
     const int sms = lab_sms();
-    for (const shape &s : shapes) {
+    for (const lab_shape &s : shapes) {
         const double weights = s.format == CU_FP8 ? 1.0 + 1.0 / 1024 : 2.0;
         const double bytes = (double)(s.n_out[0] + s.n_out[1]) * s.n_in * weights;
         bool any = false;
@@ -197,7 +161,7 @@ static void bench_linear()
         std::vector<uint8_t *> w[2];
         for (int c = 0; c < copies; c++) {
             for (int j = 0; j < 2; j++) {
-                w[j].push_back(s.n_out[j] > 0 ? tiles(s.format, s.n_out[j], s.n_in, 100 * c + j) : nullptr);
+                w[j].push_back(s.n_out[j] > 0 ? lab_tiles(s.format, s.n_out[j], s.n_in, 100 * c + j) : nullptr);
             }
         }
         uint16_t *x = (uint16_t *)lab_bytes((size_t)MOST * s.n_in * s.groups * 2, 9, 0x3C, 4);

@@ -1,4 +1,4 @@
-/* lab_tiles.cuh - packed matrices of random codes, made on the device. */
+/* lab_tiles.cuh - packed matrices of random codes, made on the device, and the form of products. */
 #ifndef BENCH_CUDA_LAB_TILES_CUH
 #define BENCH_CUDA_LAB_TILES_CUH
 
@@ -32,5 +32,16 @@ static inline uint8_t *lab_tiles(cu_format format, size_t n_out, size_t n_in, ui
     LAB_CHECK(cudaGetLastError());
     return p;
 }
+
+/* A product of the released model. */
+struct lab_shape {
+    const char *name;
+    cu_format format;
+    int n_out[2]; /* one or two matrices */
+    int n_in;
+    int split;
+    int groups;
+    bool wide; /* fp32 results */
+};
 
 #endif

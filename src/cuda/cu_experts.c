@@ -106,6 +106,18 @@ static bool tiled_args(const ops_experts_args *a, const cu_expert_table *table, 
     return matrices_of(&a->shared, OPS_FP8, a, w) && fill_entry(&args->shared, 0, true, w);
 }
 
+static bool begin_tiled(cu_device *dev, const ops_experts_args *a, const cu_expert_table *table, size_t bytes, cu_experts_args *args)
+{
+    if (!cu_stage_begin(dev, bytes)) {
+        return false;
+    }
+    if (!tiled_args(a, table, args)) {
+        cu_refuse(dev, "experts", NOT_LOADED);
+        return false;
+    }
+    return true;
+}
+
 static void tiled_experts(cu_device *dev, const ops_experts_args *a, const cu_expert_table *table)
 {
     const size_t rows = (size_t)a->n_rows;
@@ -114,11 +126,7 @@ static void tiled_experts(cu_device *dev, const ops_experts_args *a, const cu_ex
     const size_t sizes[] = {rows * (size_t)a->hidden * 2,    all * (size_t)a->inter * 2, all * (size_t)a->hidden * 2,
                             routed * sizeof(cu_token_block), all * sizeof(uint32_t),     2 * sizeof(uint32_t)};
     cu_experts_args args;
-    if (!cu_stage_begin(dev, sum_of(sizes, sizeof sizes / sizeof sizes[0]))) {
-        return;
-    }
-    if (!tiled_args(a, table, &args)) {
-        cu_refuse(dev, "experts", NOT_LOADED);
+    if (!begin_tiled(dev, a, table, sum_of(sizes, sizeof sizes / sizeof sizes[0]), &args)) {
         return;
     }
     cu_experts_work *work = &args.work;
@@ -141,11 +149,7 @@ static void many_experts(cu_device *dev, const ops_experts_args *a, const cu_exp
                             packed * sizeof(int32_t),       packed * sizeof(float),
                             blocks * CU_MANY_CLASSES * sizeof(cu_many_block), (CU_MANY_CLASSES + 1) * sizeof(uint32_t)};
     cu_experts_args args;
-    if (!cu_stage_begin(dev, sum_of(sizes, sizeof sizes / sizeof sizes[0]))) {
-        return;
-    }
-    if (!tiled_args(a, table, &args)) {
-        cu_refuse(dev, "experts", NOT_LOADED);
+    if (!begin_tiled(dev, a, table, sum_of(sizes, sizeof sizes / sizeof sizes[0]), &args)) {
         return;
     }
     cu_experts_work *work = &args.work;

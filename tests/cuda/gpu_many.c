@@ -117,13 +117,7 @@ static void make_lists(int32_t *ids, float *weights)
             n += !taken[e];
             taken[e] = true;
         }
-        size_t k = 0;
-        for (int32_t e = 0; e < EXPERTS; e++) {
-            if (taken[e]) {
-                ids[t * ACTIVE + k] = e;
-                weights[t * ACTIVE + k++] = 0.25f + 0.05f * gpu_normal(&seed);
-            }
-        }
+        gpu_list(taken, EXPERTS, ids + t * ACTIVE, weights + t * ACTIVE, &seed);
     }
 }
 

@@ -45,6 +45,17 @@ bf16 *gpu_rows(size_t n, uint64_t *seed)
     return x;
 }
 
+void gpu_list(const bool *taken, int32_t n_experts, int32_t *ids, float *weights, uint64_t *seed)
+{
+    size_t k = 0;
+    for (int32_t e = 0; e < n_experts; e++) {
+        if (taken[e]) {
+            ids[k] = e;
+            weights[k++] = 0.25f + 0.05f * gpu_normal(seed);
+        }
+    }
+}
+
 float *gpu_floats(size_t n, float mean, float spread, uint64_t *seed)
 {
     float *x = malloc(n * sizeof *x);

@@ -20,6 +20,8 @@ void gpu_pair_close(gpu_pair *pair);
 /* Bell-shaped values of variance about 1, from a counter: the same for the same seed. */
 float gpu_normal(uint64_t *seed);
 bf16 *gpu_rows(size_t n, uint64_t *seed);
+/* A token's list: the experts that are taken, ascending, with weights about a quarter. */
+void gpu_list(const bool *taken, int32_t n_experts, int32_t *ids, float *weights, uint64_t *seed);
 float *gpu_floats(size_t n, float mean, float spread, uint64_t *seed);
 
 /* A random matrix in checkpoint form, rows of about unit gain, loaded on the GPU. The caller frees it. */
