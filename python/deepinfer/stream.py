@@ -66,15 +66,19 @@ class Stream(Iterator[StreamChunk]):
             n = lib.di_call_read(self._call, self._text, _READ_BYTES)
             return self._text.raw[:n], info
 
+    def _end(self) -> None:
+        """Nothing more will come; what has come can still be taken."""
+        self._done = True
+        self._release()
+
     def cancel(self) -> None:
-        """Stops the request; iteration ends."""
+        """Stops the request; iteration ends, pieces that had come and were not taken included."""
         self._cancelled = True
         self._release()
 
     def close(self) -> None:
-        """Gives the request up, finished or not."""
-        self._done = True
-        self._release()
+        """Gives the request up, finished or not: `cancel`, under the name of what has an end."""
+        self.cancel()
 
     def __enter__(self) -> Stream:
         return self
@@ -90,7 +94,7 @@ class Stream(Iterator[StreamChunk]):
 
     def _take_event(self, event: dict[str, Any]) -> None:
         if "error" in event:
-            self.close()
+            self._end()
             raise from_response(500, event)
         usage = event.get("usage")
         if usage:
@@ -153,22 +157,22 @@ class Stream(Iterator[StreamChunk]):
         if info.http_status not in (0, 200):
             self._unread += data
             if info.phase == s.PHASE_ENDED and not data:
-                self.close()
+                self._end()
                 raise from_response(info.http_status, json.loads(self._unread or b"{}"))
             return
         self._take_data(data)
         if info.phase == s.PHASE_ENDED and not data:
-            self.close()
+            self._end()
 
     def __next__(self) -> StreamChunk:
-        while not self._chunks:
-            if self._done or self._cancelled:
-                raise StopIteration
+        while not self._cancelled and not self._chunks and not self._done:
             try:
                 self._advance()
             except CancelledError:
-                if not self._cancelled and not self._done:
+                if not self._cancelled:
                     raise
+        if self._cancelled or not self._chunks:
+            raise StopIteration
         return self._chunks.popleft()
 
     def result(self) -> RequestOutput:

@@ -292,6 +292,17 @@ def test_streams_run_together_and_can_be_left(deepinfer, llm):
     assert llm.generate(PROMPT, greedy(deepinfer))[0].outputs[0].text == ANSWER
 
 
+@pytest.mark.parametrize("leave", ["cancel", "close"])
+def test_a_stream_that_was_left_gives_nothing_more(deepinfer, llm, leave):
+    """Pieces that came in one read with the first are not given either."""
+    stream = llm.stream_generate(PROMPT, greedy(deepinfer))
+    assert llm.generate(PROMPT, greedy(deepinfer))[0].outputs[0].text == ANSWER
+    assert next(stream).text
+    getattr(stream, leave)()
+    assert list(stream) == []
+    assert stream.result() is stream.output
+
+
 # --- mistakes ---
 
 
