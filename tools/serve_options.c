@@ -64,7 +64,7 @@ static void add_cache_options(cli_parser *p, serve_options *o)
     cli_add_real(p, "cache-chat-days", "D", &o->cache_chat_days, 0.0001, 3650,
                  "prefixes of class chat stay so long after their last use (7)");
     cli_add_real(p, "cache-agent-days", "D", &o->cache_agent_days, 0.0001, 3650, "those of class agent (3)");
-    cli_add_int(p, "cache-admit", "N", &o->cache_admit, 0, 100, "write what was computed N times; 0 = at once");
+    cli_add_int(p, "cache-admit", "N", &o->cache_admit, 0, 100, "write what was computed N times; 0, 1 = at once");
     cli_add_string(p, "cache-load", "WHAT", &o->cache_load, "auto: load when that is faster than computing; always (auto)");
 }
 

@@ -154,7 +154,8 @@ static di_status open_queues(kv_disk *disk, di_error *err)
 static di_status refused(const kv_disk *disk, int result, di_error *err)
 {
     if (result == 0) {
-        return err_set(err, DI_E_STATE, "%s: another process has it; several can share it when all are told so", disk->path);
+        return err_set(err, DI_E_STATE, "%s: another process has it%s; several can share it when all are told so", disk->path,
+                       disk->o.shared ? " and does not share it, or too many do" : "");
     }
     return err_set_errno(err, -result, "%s: can't be written", disk->path);
 }
@@ -162,11 +163,14 @@ static di_status refused(const kv_disk *disk, int result, di_error *err)
 /* Shared: the first number that is free. Else: all numbers, those of dead processes with what they left. */
 static di_status take_number(kv_disk *disk, di_error *err)
 {
-    int result = 0;
     disk->writer = -1;
     kv_writers_init(&disk->writers, disk->io, disk->dir, disk->o.lease_s);
     if (disk->o.read_only) {
         return DI_OK;
+    }
+    int result = kv_writers_agree(&disk->writers, disk->o.shared);
+    if (result != 1) {
+        return refused(disk, result, err);
     }
     for (int i = 0; i < KV_WRITERS && disk->writer < 0; i++) {
         result = kv_writer_take(&disk->writers, i);

@@ -42,7 +42,7 @@ static void read_boot(uint8_t out[16])
 
 void kv_writers_init(kv_writers *w, const io_table *io, int dir, int64_t lease_s)
 {
-    *w = (kv_writers){.io = io, .dir = dir, .lease_s = lease_s};
+    *w = (kv_writers){.io = io, .dir = dir, .lease_s = lease_s, .mode = -1};
     for (int i = 0; i < KV_WRITERS; i++) {
         w->fds[i] = -1;
     }
@@ -57,6 +57,10 @@ void kv_writers_fini(kv_writers *w)
             close(w->fds[i]);
             w->fds[i] = -1;
         }
+    }
+    if (w->mode >= 0) {
+        close(w->mode);
+        w->mode = -1;
     }
 }
 
@@ -93,22 +97,39 @@ static bool lease_runs(const kv_writers *w, int fd)
            time(NULL) - st.st_mtim.tv_sec < w->lease_s;
 }
 
+/* Opens and locks a file: its descriptor, -EAGAIN when somebody else's lock is in the way, or -errno. */
+static int open_locked(const kv_writers *w, const char *name, short type)
+{
+    struct flock lock = {.l_type = type, .l_whence = SEEK_SET};
+    const int fd = w->io->open_file(w->io, w->dir, name, O_RDWR | O_CREAT);
+    if (fd >= 0 && fcntl(fd, F_OFD_SETLK, &lock) != 0) {
+        const int error = errno == EACCES ? EAGAIN : errno;
+        close(fd);
+        return -error;
+    }
+    return fd;
+}
+
+int kv_writers_agree(kv_writers *w, bool shared)
+{
+    const int fd = open_locked(w, "mode.lock", shared ? F_RDLCK : F_WRLCK);
+    if (fd < 0) {
+        return fd == -EAGAIN ? 0 : fd;
+    }
+    w->mode = fd;
+    return 1;
+}
+
 int kv_writer_take(kv_writers *w, int number)
 {
     char name[16];
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (w->fds[number] >= 0) {
         return 1;
     }
     lock_name(number, name);
-    const int fd = w->io->open_file(w->io, w->dir, name, O_RDWR | O_CREAT);
+    const int fd = open_locked(w, name, F_WRLCK);
     if (fd < 0) {
-        return fd;
-    }
-    if (fcntl(fd, F_OFD_SETLK, &lock) != 0) {
-        const int error = errno;
-        close(fd);
-        return error == EAGAIN || error == EACCES ? 0 : -error;
+        return fd == -EAGAIN ? 0 : fd;
     }
     if (lease_runs(w, fd)) {
         close(fd);

@@ -141,13 +141,25 @@ static void a_second_process_is_refused_unless_the_directory_is_shared(void **st
 {
     (void)state;
     const dfix_dir d = dfix_make();
-    const kv_disk_options o = dfix_options(&d);
-    kv_disk *const disk = dfix_open(&o);
-    kv_disk *second = NULL;
-    di_error err;
-    assert_int_equal(kv_disk_open(&o, &second, &err), DI_E_STATE);
-    assert_non_null(strstr(err.message, "another process"));
-    kv_disk_close(disk);
+    for (int first = 0; first < 2; first++) { /* who was told to share, and who was not */
+        for (int later = 0; later < 2; later++) {
+            kv_disk_options o = dfix_options(&d);
+            kv_disk *second = NULL;
+            di_error err;
+            o.shared = first == 1;
+            kv_disk *const disk = dfix_open(&o);
+            o.shared = later == 1;
+            const di_status status = kv_disk_open(&o, &second, &err);
+            assert_int_equal(status, first == 1 && later == 1 ? DI_OK : DI_E_STATE);
+            if (status == DI_OK) {
+                kv_disk_close(second);
+            } else {
+                assert_non_null(strstr(err.message, "another process"));
+                assert_true((strstr(err.message, "does not share it") != NULL) == (later == 1));
+            }
+            kv_disk_close(disk);
+        }
+    }
     dfix_remove(&d);
 }
 
