@@ -1,12 +1,14 @@
 /* bench_replay.c - rows of a prompt that do not run (docs/replay.md), over the demo model: what skipping them saves, and what bounded
  * replay of the decoder changes.
  *
- *   bench_replay [--json] [--only time|eval] [--rounds N] [--threads N] [EVAL.JSONL]
+ *   bench_replay [--json] [--only time|eval] [--rounds N] [--threads N] [--backend NAME] [--chunk N] [--slice LAYERS] [EVAL.JSONL]
  *
  * time: a prompt of 8,192 tokens through an engine that runs every row in every layer (full), one that skips what no result depends on
  * (halo), and one that runs the decoder for the last window (replay), in turns. Prediction: what the rows that ran would take, stage by
  * stage and layer by layer, at the times a row of the same turn's full run, and the time outside of stages as it was there. The ratio is
- * time / prediction (bar 1.15), or the share of the full run's time. Medians; q1 and q3 are the ratio's quartiles.
+ * time / prediction (bar 1.15), or the share of the full run's time. Medians; q1 and q3 are the ratio's quartiles. With a backend that
+ * works beside the host each prompt runs twice: stage by stage, each waited for, which says what rows take, and freely, which is the time.
+ * --slice takes whole layers of released shapes with random weights (di_synthetic) instead of the demo model, and time only.
  *
  * eval: each prompt of the evaluation set (EVAL.JSONL, else tests/data/demo_model/eval.jsonl) that is longer than the window, exactly and
  * replayed. Greedy answers: those that are the same to the last token, and those that are the reference's. Then the reference output
@@ -26,11 +28,16 @@
 
 enum { LONG = 8192, MAX_ROUNDS = 31, MOST_NEW = 512, EOS = 1 };
 
+#define SLICE_KV ((int64_t)4 << 30)
+
 static di_model *model;
 static di_model_info info;
 static const char *only = "";
 static int rounds = CPU_BENCH_ROUNDS;
 static int threads = 1;
+static int chunk;
+static int slice; /* layers; 0 = the demo model */
+static const char *backend;
 static bool json;
 
 static void report(const char *name, const char *metric, double value, const char *unit, const char *baseline, double ratio)
@@ -49,7 +56,11 @@ static di_engine *open_engine(di_replay replay, bool full)
 {
     di_engine *e = NULL;
     di_error err;
-    const di_engine_options o = {.n_threads = threads, .replay = replay};
+    const di_engine_options o = {.n_threads = threads,
+                                 .chunk_tokens = chunk,
+                                 .backend = backend,
+                                 .replay = replay,
+                                 .kv_bytes = slice > 0 ? SLICE_KV : 0};
     bench_must(di_engine_open(model, &o, &e, &err), &err);
     e->full = full;
     return e;
@@ -57,21 +68,31 @@ static di_engine *open_engine(di_replay replay, bool full)
 
 /* ---- time ---- */
 
-/* Milliseconds of the prompt, and what its stages did. */
-static double run_prompt(di_engine *e, const int32_t *ids, size_t n, stage_cells *out)
+static double prompt_ms(di_engine *e, const int32_t *ids, size_t n)
 {
     di_sequence *q = NULL;
     di_error err;
     bench_must(di_sequence_new(e, &q, &err), &err);
-    stage_clock_start(e);
     const int64_t began = clock_now_ns();
     bench_must(di_sequence_feed(q, ids, n, &err), &err);
     bench_must(di_sequence_run(q, &err), &err);
     const int64_t ns = clock_now_ns() - began;
-    stage_clock_stop(e);
-    stage_clock_cells(out);
     di_sequence_free(q);
     return (double)ns * 1e-6;
+}
+
+static bool beside_host(const di_engine *e) { return strcmp(e->backend->name, "cuda") == 0; }
+
+/* Milliseconds of the prompt, and what its stages did. */
+static double run_prompt(di_engine *e, const int32_t *ids, size_t n, stage_cells *out)
+{
+    const bool beside = beside_host(e);
+    stage_clock_waits(beside);
+    stage_clock_start(e);
+    const double ms = prompt_ms(e, ids, n);
+    stage_clock_stop(e);
+    stage_clock_cells(out);
+    return beside ? prompt_ms(e, ids, n) : ms;
 }
 
 typedef struct timing {
@@ -109,13 +130,16 @@ static void bench_time(void)
     (void)run_prompt(all[0].engine, ids, LONG / 8, &full); /* to warm up */
     for (int r = 0; r < rounds; r++) {
         double outside = 0.0;
+        double scale = 1e-6;
         for (size_t i = 0; i < 3; i++) {
             timing *const t = &all[i];
             t->ms[r] = run_prompt(t->engine, ids, LONG, i == 0 ? &full : &part);
-            if (i == 0) {
-                outside = t->ms[r] - stage_clock_predict(&full, &full) * 1e-6;
+            if (i == 0 && beside_host(t->engine)) { /* waiting for stages took time too: shares only */
+                scale = t->ms[r] / stage_clock_predict(&full, &full);
+            } else if (i == 0) {
+                outside = t->ms[r] - stage_clock_predict(&full, &full) * scale;
             }
-            t->to_predicted[r] = t->ms[r] / (stage_clock_predict(&full, i == 0 ? &full : &part) * 1e-6 + outside);
+            t->to_predicted[r] = t->ms[r] / (stage_clock_predict(&full, i == 0 ? &full : &part) * scale + outside);
             t->to_full[r] = t->ms[r] / all[0].ms[r];
         }
     }
@@ -333,11 +357,20 @@ int main(int argc, char **argv)
             rounds = number(argv[++i], MAX_ROUNDS);
         } else if (strcmp(argv[i], "--threads") == 0 && i + 1 < argc) {
             threads = number(argv[++i], 1024);
+        } else if (strcmp(argv[i], "--chunk") == 0 && i + 1 < argc) {
+            chunk = number(argv[++i], LONG);
+        } else if (strcmp(argv[i], "--slice") == 0 && i + 1 < argc) {
+            slice = number(argv[++i], 40);
+            only = "time";
+        } else if (strcmp(argv[i], "--backend") == 0 && i + 1 < argc) {
+            backend = argv[++i];
         } else {
             path = argv[i];
         }
     }
-    bench_must(di_model_open("models/demo", NULL, &model, &err), &err);
+    bench_must(slice > 0 ? di_synthetic_open(&(di_synthetic){.n_layers = slice}, &model, &err)
+                         : di_model_open("models/demo", NULL, &model, &err),
+               &err);
     di_model_get_info(model, &info);
     if (strncmp("time", only, strlen(only)) == 0) {
         bench_time();

@@ -36,6 +36,7 @@ static ops_backend timed;
 static stage_cells cells;
 static int n_layers;
 static int n_seams; /* of the running pass */
+static bool waits;
 
 static int64_t rows_of(const ops_seq *seqs, int32_t n)
 {
@@ -64,6 +65,9 @@ static int64_t seam_of(int stage)
         const int64_t layer = seam_of(STAGE_##name);                                                                   \
         const int64_t start = clock_now_ns();                                                                          \
         real->name(dev, a);                                                                                            \
+        if (waits) {                                                                                                   \
+            (void)real->sync(dev, NULL); /* the pass's own sync says what went wrong */                                \
+        }                                                                                                              \
         cells.ns[STAGE_##name][layer] += clock_now_ns() - start;                                                       \
         cells.rows[STAGE_##name][layer] += n;                                                                          \
     }
@@ -77,8 +81,13 @@ void stage_clock_start(di_engine *engine)
     n_layers = engine->c->n_layers;
 #define REPLACE(name, rows) timed.name = timed_##name;
     STAGES(REPLACE)
+    if (waits) {
+        timed.step_begin = NULL; /* a pass that is recorded can't wait inside */
+    }
     engine->runner->ops = &timed;
 }
+
+void stage_clock_waits(bool on) { waits = on; }
 
 void stage_clock_stop(di_engine *engine) { engine->runner->ops = real; }
 

@@ -10,10 +10,14 @@
 
 #include <deepinfer/engine.h>
 
+#include <stdbool.h>
 #include <stdint.h>
 
 void stage_clock_start(di_engine *engine);
 void stage_clock_stop(di_engine *engine);
+
+/* Each stage is waited for before the clock is read again: for backends that work beside the host. From the next start on. */
+void stage_clock_waits(bool on);
 
 /* Time in all stages since the start. */
 int64_t stage_clock_ns(void);

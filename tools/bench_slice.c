@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { MAX_LAYERS = 128, MAX_EXPERTS = 384, MAX_THREADS = 1024, STEPS = 2, STREAM_STEPS = 6, FMA_ROUNDS = 400000, ID_RANGE = 4000 };
+enum { MAX_LAYERS = 128, MAX_EXPERTS = 384, MAX_THREADS = 1024, STEPS = 2, STREAM_STEPS = 6, FMA_ROUNDS = 400000 };
 
 struct bench_slice { /* owner and thread: who made it */
     const di_model *model;
@@ -159,7 +159,7 @@ void bench_slice_free(bench_slice *s)
 static int32_t random_id(uint64_t *seed)
 {
     *seed = *seed * 6364136223846793005u + 1442695040888963407u;
-    return (int32_t)((*seed >> 33) % ID_RANGE);
+    return (int32_t)((*seed >> 33) % BENCH_ID_RANGE);
 }
 
 /* A sequence behind n tokens; with `all` every row goes through every layer, else only what the last one depends on. */
@@ -284,7 +284,7 @@ static int compare(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static double median(double *values, int32_t n)
+double bench_median_of(double *values, int32_t n)
 {
     qsort(values, (size_t)n, sizeof *values, compare);
     return (values[(n - 1) / 2] + values[n / 2]) / 2.0;
@@ -319,11 +319,11 @@ di_status bench_slice_decode(bench_slice *s, int32_t n, bench_result *out, di_er
         di_sequence_free(seqs[i]);
     }
     if (status == DI_OK) {
-        *out = (bench_result){.ms = median(ms, s->setup.rounds),
+        *out = (bench_result){.ms = bench_median_of(ms, s->setup.rounds),
                               .experts = hits / s->info.n_layers,
                               .bytes = bytes,
-                              .ceiling = median(rates, s->setup.rounds),
-                              .share = median(share, s->setup.rounds)};
+                              .ceiling = bench_median_of(rates, s->setup.rounds),
+                              .share = bench_median_of(share, s->setup.rounds)};
         out->tokens = n * 1e3 / out->ms;
     }
     return status;
@@ -377,7 +377,7 @@ di_status bench_slice_stream(bench_slice *s, int32_t n, bench_result *out, di_er
         di_sequence_free(seqs[i]);
     }
     for (int i = 0; i < FIELDS && status == DI_OK; i++) {
-        medians[i] = median(figures[i], s->setup.rounds);
+        medians[i] = bench_median_of(figures[i], s->setup.rounds);
     }
     if (status == DI_OK) {
         *out = (bench_result){.ms = medians[0],
@@ -413,9 +413,9 @@ di_status bench_slice_prefill(bench_slice *s, bench_result *out, di_error *err)
         di_sequence_free(seq);
     }
     if (status == DI_OK) {
-        *out = (bench_result){.ms = median(ms, s->setup.rounds),
-                              .ceiling = median(rates, s->setup.rounds),
-                              .share = median(share, s->setup.rounds)};
+        *out = (bench_result){.ms = bench_median_of(ms, s->setup.rounds),
+                              .ceiling = bench_median_of(rates, s->setup.rounds),
+                              .share = bench_median_of(share, s->setup.rounds)};
         out->tokens = s->setup.prompt * 1e3 / out->ms;
     }
     return status;

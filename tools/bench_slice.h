@@ -8,6 +8,7 @@
 
 #define BENCH_MAX_ROUNDS 31
 #define BENCH_MAX_BATCH 64
+#define BENCH_ID_RANGE 4000 /* random ids are below: every slice has so many */
 
 typedef struct bench_setup {
     di_engine_options engine;
@@ -42,5 +43,8 @@ bool bench_slice_streams(const bench_slice *s);
 di_status bench_slice_stream(bench_slice *s, int32_t n, bench_result *out, di_error *err);
 /* A prompt, every row through every layer, against its multiply-adds at the peak of fused multiply-adds. */
 di_status bench_slice_prefill(bench_slice *s, bench_result *out, di_error *err);
+
+/* Sorts them. */
+double bench_median_of(double *values, int32_t n);
 
 #endif

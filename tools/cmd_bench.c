@@ -2,6 +2,7 @@
  *
  * Whole layers of real shapes with random weights go through the engine: decode against the read ceiling, prefill against the peak of
  * fused multiply-adds, both measured in the same run (bench_slice.h). */
+#include "bench_drafts.h"
 #include "bench_slice.h"
 #include "open.h"
 #include "options.h"
@@ -44,7 +45,8 @@ static di_status set_field(bench_job *j, char *field, di_error *err)
     const struct {
         const char *name;
         int32_t *value;
-    } numbers[] = {{"layers", &j->synthetic.n_layers}, {"experts", &j->synthetic.n_experts}, {"vocab", &j->synthetic.vocab}};
+    } numbers[] = {{"layers", &j->synthetic.n_layers}, {"experts", &j->synthetic.n_experts}, {"vocab", &j->synthetic.vocab},
+                 {"drafts", &j->synthetic.n_drafts}};
     char *const value = strchr(field, '=');
     if (value != NULL) {
         *value = '\0';
@@ -59,7 +61,8 @@ static di_status set_field(bench_job *j, char *field, di_error *err)
         }
         *value = '=';
     }
-    return err_set(err, DI_E_ARGUMENT, "--synthetic: '%s': must be layers=N, experts=N, vocab=N or dir=DIR, with commas between", field);
+    return err_set(err, DI_E_ARGUMENT, "--synthetic: '%s': must be layers=N, experts=N, vocab=N, drafts=N or dir=DIR, with commas between",
+                   field);
 }
 
 static di_status read_spec(bench_job *j, di_error *err)
@@ -119,6 +122,40 @@ static void report(const bench_job *j, const char *name, const bench_result *r, 
     fflush(stdout);
 }
 
+static void report_drafts(const bench_job *j, int32_t n, const bench_drafts_result *r)
+{
+    const double real = r->tokens * r->off_ms / r->ms;
+    const double fixed = BENCH_FIXED_TOKENS * r->off_ms / r->ms;
+    if (!j->json) {
+        printf("drafts x%-6d %10.2f %10.2f %10.2f %10.2f %9.2f x %9.2f x\n", n, r->ms, r->off_ms, r->propose_ms, r->tokens, real, fixed);
+    } else {
+        printf("{\"bench\":\"synthetic\",\"case\":\"drafts x%d\",\"metric\":\"time\",\"value\":%.5g,\"unit\":\"ms\","
+               "\"baseline\":\"no drafts\",\"ratio\":%.4f,\"off_ms\":%.5g,\"propose_ms\":%.5g,\"tokens_per_step\":%.4g,"
+               "\"speedup_at_3_51\":%.4f}\n",
+               n, r->ms, real, r->off_ms, r->propose_ms, r->tokens, fixed);
+    }
+    fflush(stdout);
+}
+
+static di_status run_drafts(const bench_job *j, const di_model *model, const bench_setup *setup, di_error *err)
+{
+    int32_t *batches = NULL;
+    size_t n = 0;
+    di_status status = cli_read_ids(j->batches, &batches, &n, err);
+    if (status == DI_OK && !j->json) {
+        printf("%-14s %10s %10s %10s %10s %11s %11s\n", "case", "ms", "without", "propose", "tokens", "speed-up", "at 3.51");
+    }
+    for (size_t i = 0; i < n && status == DI_OK; i++) {
+        bench_drafts_result result;
+        status = bench_drafts_run(model, setup, batches[i], &result, err);
+        if (status == DI_OK) {
+            report_drafts(j, batches[i], &result);
+        }
+    }
+    free(batches);
+    return status;
+}
+
 static di_status run_decode(const bench_job *j, bench_slice *s, di_error *err)
 {
     int32_t *batches = NULL;
@@ -174,6 +211,9 @@ static di_status run_all(const bench_job *j, const di_model *model, di_error *er
         }
     }
     bench_slice_free(s);
+    if (status == DI_OK && j->synthetic.n_drafts > 0) {
+        status = run_drafts(j, model, &setup, err);
+    }
     free(file);
     return status;
 }
@@ -187,10 +227,13 @@ int cmd_bench(int argc, char **argv)
     di_error err;
     cli_parser_init(&p, "", 0, 0,
                     "Measure a slice of the released model against what this machine can do.\v"
-                    "SPEC is layers=N,experts=N[,vocab=N][,dir=DIR]: whole layers of released shapes with random weights, in memory, or "
-                    "in DIR, which is written when it is not there. experts: different routed experts a layer reads in a step. MB: "
-                    "what a step must read. share: of the time that the ceiling alone would need. With --ram-budget, which takes dir=DIR, "
-                    "the ceiling is the disk's rate, and MB what steps read from it.");
+                    "SPEC is layers=N,experts=N[,vocab=N][,drafts=N][,dir=DIR]: whole layers of released shapes with random weights, in "
+                    "memory, or in DIR, which is written when it is not there. experts: different routed experts a layer reads in a step. "
+                    "MB: what a step must read. share: of the time that the ceiling alone would need. With --ram-budget, which takes "
+                    "dir=DIR, the ceiling is the disk's rate, and MB what steps read from it. drafts: layers of a draft model (3 as "
+                    "released); then steps that verify five drafts a sequence and propose the next ones stand beside steps without. "
+                    "tokens: what a sequence gets in such a step; as random weights say nothing of that, the speed-up is also given for "
+                    "3.51 of them.");
     cli_add_string(&p, "synthetic", "SPEC", &j.spec, "what to measure, as layers=2,experts=48");
     cli_add_string(&p, "batch", "N,N", &j.batches, "sequences of the decode cases (default 1,8)");
     cli_add_int(&p, "prompt-tokens", "N", &j.prompt, 0, 4096, "tokens of the prefill case; 0 = none (default 512)");

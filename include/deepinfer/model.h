@@ -88,9 +88,10 @@ DI_API size_t di_inspection_layers(const di_inspection *inspection, const di_lay
 /* A slice of the released model: its shapes and number formats, random weights spread as trained ones are, evenly chosen experts. For
  * measuring; the texts are noise. */
 typedef struct di_synthetic {
-    int32_t n_layers;  /* 1..40; 0 = 2. The first has one entry for two tokens, the others one a token; no Engram, no draft */
+    int32_t n_layers;  /* 1..40; 0 = 2. The first has one entry for two tokens, the others one a token; no Engram */
     int32_t n_experts; /* routed, a layer, 6..384; 0 = 48 */
     int32_t vocab;     /* 4096..129280; 0 = 4096 */
+    int32_t n_drafts;  /* layers of a draft model, 0..3, with 128 experts a layer, or n_experts where that is less; it proposes 5 tokens */
 } di_synthetic;
 
 /* Writes DIR (created when its parent is there) as di_model_open reads it; config.json comes last. Errors: DI_E_ARGUMENT, DI_E_IO,

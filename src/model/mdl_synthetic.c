@@ -20,6 +20,9 @@ enum {
     ACTIVE_EXPERTS = 6,
     DEFAULT_EXPERTS = 48,
     MAX_EXPERTS = 384,
+    MAX_DRAFTS = 3,
+    DRAFT_EXPERTS = 128,
+    TAPS = 3,
     MIN_VOCAB = 4096,
     MAX_VOCAB = 129280,
     SCALE_CODE = 112,
@@ -43,6 +46,21 @@ enum { KIND_FP8, KIND_FP4, KIND_FLOAT, KIND_SCALE, KIND_ZERO, KINDS };
 
 /* --- Configuration ------------------------------------------------------------------------------------------------------ */
 
+static void put_draft(const di_synthetic *o, buf *b)
+{
+    buf_printf(b, "\"num_nextn_predict_layers\":%d,", o->n_drafts);
+    if (o->n_drafts == 0) {
+        return;
+    }
+    buf_printf(b, "\"dspark_block_size\":5,\"dspark_markov_rank\":256,\"dspark_num_experts_per_tok\":3,\"dspark_noise_token_id\":%d,",
+               o->vocab - 17);
+    buf_printf(b, "\"dspark_n_routed_experts\":%d,\"dspark_target_layer_ids\":[",
+               o->n_experts < DRAFT_EXPERTS ? o->n_experts : DRAFT_EXPERTS);
+    for (int32_t i = o->n_layers > TAPS ? o->n_layers - TAPS : 0; i < o->n_layers; i++) {
+        buf_printf(b, "%d%s", i, i + 1 < o->n_layers ? "," : "],");
+    }
+}
+
 static void put_config(const di_synthetic *o, buf *b)
 {
     buf_printf(b,
@@ -56,10 +74,14 @@ static void put_config(const di_synthetic *o, buf *b)
                 "\"yarn\",\"factor\":16,\"beta_fast\":32,\"beta_slow\":1,\"original_max_position_embeddings\":65536},"
                 "\"compress_rope_theta\":160000,\"num_experts_per_tok\":6,\"routed_scaling_factor\":1.5,\"sliding_window\":128,"
                 "\"index_n_heads\":32,\"index_head_dim\":128,\"index_topk\":512,\"candidate_topk_blocks\":2048,"
-                "\"candidate_block_size\":8,\"hc_mult\":4,\"hc_sinkhorn_iters\":20,\"hc_eps\":1e-6,\"num_nextn_predict_layers\":0,");
+                "\"candidate_block_size\":8,\"hc_mult\":4,\"hc_sinkhorn_iters\":20,\"hc_eps\":1e-6,");
+    put_draft(o, b);
     buf_printf(b, "\"num_hidden_layers\":%d,\"n_routed_experts\":%d,\"compress_ratios\":[", o->n_layers, o->n_experts);
     for (int32_t i = 0; i < o->n_layers; i++) {
         buf_puts(b, i == 0 ? "2" : ",1");
+    }
+    for (int32_t i = 0; i < o->n_drafts; i++) {
+        buf_puts(b, ",0");
     }
     const char *const sources = o->n_layers > 1 ? "[0,1]" : "[0]";
     buf_printf(b, "],\"kv_source_layer_ids\":%s,\"index_source_layer_ids\":%s,\"candidate_source_layer_id\":%d}}\n", sources, sources,
@@ -85,6 +107,9 @@ static di_status make_config(synthetic *s, const di_synthetic *options, di_error
     }
     if (status == DI_OK) {
         status = check_range("vocab", o.vocab, MIN_VOCAB, MAX_VOCAB, err);
+    }
+    if (status == DI_OK) {
+        status = check_range("drafts", o.n_drafts, 0, MAX_DRAFTS, err);
     }
     if (status != DI_OK) {
         return status;

@@ -29,6 +29,23 @@ static const st_tensor *tensor_of(const di_model *model, const char *name)
     return t;
 }
 
+static void a_draft_model_has_the_released_shapes(void **state)
+{
+    const di_synthetic options = {.n_layers = 2, .n_experts = 6, .n_drafts = 3};
+    di_model *model = NULL;
+    di_model_info info;
+    (void)state;
+    assert_int_equal(di_synthetic_open(&options, &model, NULL), DI_OK);
+    di_model_get_info(model, &info);
+    assert_int_equal(info.n_layers, 2);
+    assert_int_equal(model->config.draft.block_size, 5);
+    assert_int_equal(model->config.draft.n_experts, 6);
+    assert_int_equal(tensor_of(model, "mtp.0.main_proj.weight")->size, 5120 * 2 * 5120); /* taps of both layers */
+    assert_int_equal(tensor_of(model, "mtp.1.ffn.experts.5.w1.weight")->size, 2304 * 5120 / 2);
+    assert_int_equal(tensor_of(model, "mtp.2.markov_head.head.weight")->size, 4096 * 256 * 2);
+    di_model_close(model);
+}
+
 static void memory_and_disk_hold_the_same_tensors(void **state)
 {
     const di_synthetic options = {.n_layers = 1, .n_experts = 6};
@@ -69,11 +86,13 @@ static void bad_options_are_named(void **state)
 {
     const di_synthetic few = {.n_experts = 5};
     const di_synthetic deep = {.n_layers = 41};
+    const di_synthetic many = {.n_drafts = 4};
     di_model *model = NULL;
     di_error err;
     (void)state;
     unit_expect_error(di_synthetic_open(&few, &model, &err), DI_E_ARGUMENT, &err, "experts is 5", "6 to 384", NULL);
     unit_expect_error(di_synthetic_open(&deep, &model, &err), DI_E_ARGUMENT, &err, "layers is 41", "1 to 40", NULL);
+    unit_expect_error(di_synthetic_open(&many, &model, &err), DI_E_ARGUMENT, &err, "drafts is 4", "0 to 3", NULL);
     unit_expect_error(di_synthetic_write(&deep, "nowhere", &err), DI_E_ARGUMENT, &err, "layers is 41", NULL);
 }
 
@@ -81,6 +100,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_reads_what_the_released_layers_hold),
+        cmocka_unit_test(a_draft_model_has_the_released_shapes),
         cmocka_unit_test(memory_and_disk_hold_the_same_tensors),
         cmocka_unit_test(a_model_without_files_has_no_fingerprint),
         cmocka_unit_test(bad_options_are_named),

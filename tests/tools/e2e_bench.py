@@ -26,6 +26,16 @@ def test_a_slice_in_memory_is_measured_case_by_case():
     assert one["step_bytes"] == two["step_bytes"]
 
 
+def test_drafts_stand_beside_steps_without():
+    done = run("--synthetic", "layers=1,experts=6,drafts=1", "--rounds", "1", "--batch", "2", "--prompt-tokens", "0", "--context", "4", "--json")
+    assert done.returncode == 0, done.stderr
+    line = [json.loads(line) for line in done.stdout.splitlines()][-1]
+    assert line["case"] == "drafts x2" and 1 <= line["tokens_per_step"] <= 6
+    assert 0 < line["propose_ms"] < line["value"] and line["off_ms"] > 0
+    assert line["ratio"] == pytest.approx(line["tokens_per_step"] * line["off_ms"] / line["value"], rel=1e-3)
+    assert line["speedup_at_3_51"] == pytest.approx(3.51 * line["off_ms"] / line["value"], rel=1e-3)
+
+
 @pytest.mark.parametrize("spec, message", [
     ("layrs=2", "'layrs=2': must be layers=N"), ("layers=x", "layers=x is not a count"), ("layers", "'layers': must be"),
     ("dir=", "'dir=': must be")])
@@ -37,6 +47,8 @@ def test_a_bad_spec_is_a_usage_error(spec, message):
 def test_numbers_outside_the_released_model_are_refused():
     done = run("--synthetic", "experts=385")
     assert done.returncode == 1 and "experts is 385: must be 6 to 384" in done.stderr
+    done = run("--synthetic", "layers=1,experts=6,drafts=4")
+    assert done.returncode == 1 and "drafts is 4: must be 0 to 3" in done.stderr
     done = run("--synthetic", "layers=1,experts=6", "--batch", "65")
     assert done.returncode == 1 and "--batch: 65: must be 1 to 64" in done.stderr
 

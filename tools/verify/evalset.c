@@ -311,6 +311,64 @@ static di_status compare_logits(vf_runner *r, const char *id, const st_tensor *i
     return status;
 }
 
+/* Drafts behind all of `id`.ids but the last two, of which the first is the anchor. */
+static di_status compare_drafts(vf_runner *r, const st_tensor *ids, const st_tensor *golden, const st_tensor *confidence, vf_eval *out,
+                                di_error *err)
+{
+    int32_t drafts[DI_MAX_DRAFT];
+    float ours[DI_MAX_DRAFT];
+    int32_t n = 0;
+    int32_t anchor;
+    di_sequence *sequence = NULL;
+    const size_t n_context = (size_t)ids->dims[0] - 2;
+    int32_t *const copy = ar_calloc(n_context, sizeof *copy);
+    if (copy == NULL) {
+        return err_memory(err, "ids", ids->size);
+    }
+    memcpy(copy, ids->data, n_context * sizeof *copy);
+    memcpy(&anchor, golden->data, sizeof anchor);
+    di_status status = di_sequence_new(r->engine, &sequence, err);
+    if (status == DI_OK) {
+        status = di_sequence_feed(sequence, copy, n_context, err);
+    }
+    if (status == DI_OK) {
+        status = di_sequence_run(sequence, err);
+    }
+    if (status == DI_OK) {
+        status = di_sequence_draft(sequence, anchor, drafts, ours, (int32_t)golden->dims[0] - 1, &n, err);
+    }
+    int32_t same = 0;
+    while (same < n && drafts[same] == (int32_t)vf_number(DI_I32, golden->data, (size_t)same + 1)) {
+        same++;
+    }
+    for (int32_t i = 0; i < n && i <= same; i++) { /* the confidence of a draft hangs on those before it only */
+        out->max_confidence = fmax(out->max_confidence, fabs((double)ours[i] - vf_number(DI_F32, confidence->data, (size_t)i)));
+    }
+    out->n_drafts += status == DI_OK;
+    out->n_drafts_equal += status == DI_OK && same == golden->dims[0] - 1;
+    di_sequence_free(sequence);
+    free(copy);
+    return status;
+}
+
+static di_status eval_drafts(vf_runner *r, const st_file *file, const char *id, const st_tensor *ids, vf_eval *out, di_error *err)
+{
+    char name[96];
+    snprintf(name, sizeof name, "%s.draft_ids", id);
+    const st_tensor *const golden = st_find(file, name);
+    if (golden == NULL || di_engine_draft_length(r->engine) == 0) {
+        return DI_OK;
+    }
+    snprintf(name, sizeof name, "%s.draft_confidence", id);
+    const st_tensor *const confidence = st_find(file, name);
+    if (golden->dtype != ST_I32 || golden->n_dims != 1 || golden->dims[0] < 2 || golden->dims[0] > DI_MAX_DRAFT + 1 ||
+        ids->dims[0] < 3 || confidence == NULL || confidence->dtype != ST_F32 || confidence->n_dims != 1 ||
+        confidence->dims[0] != golden->dims[0] - 1) {
+        return err_set(err, DI_E_FORMAT, "%s: tensors %s.draft_ids and %s do not fit each other", st_label(file), id, name);
+    }
+    return compare_drafts(r, ids, golden, confidence, out, err);
+}
+
 static di_status eval_logits(vf_runner *r, const char *path, vf_eval *out, di_error *err)
 {
     static const char suffix[] = ".logits";
@@ -332,6 +390,9 @@ static di_status eval_logits(vf_runner *r, const char *path, vf_eval *out, di_er
             status = err_set(err, DI_E_FORMAT, "%s: tensors %s and %s.ids do not fit the model", st_label(file), golden->name, id);
         } else {
             status = compare_logits(r, id, ids, golden, out, err);
+        }
+        if (status == DI_OK) {
+            status = eval_drafts(r, file, id, ids, out, err);
         }
     }
     st_close(file);
@@ -379,5 +440,6 @@ di_status vf_run_eval(const di_model *model, const vf_settings *settings, const 
 bool vf_eval_passed(const vf_eval *e)
 {
     return (double)e->n_equal >= VF_EVAL_SHARE * (double)e->n_prompts && e->n_wide == 0 && e->n_argmax == 0 &&
-           e->max_rel_rms <= VF_EVAL_REL_RMS && e->mean_rel_rms <= VF_EVAL_MEAN_REL_RMS;
+           e->max_rel_rms <= VF_EVAL_REL_RMS && e->mean_rel_rms <= VF_EVAL_MEAN_REL_RMS &&
+           e->n_drafts - e->n_drafts_equal <= VF_EVAL_DRAFT_PARTINGS && e->max_confidence <= VF_EVAL_CONFIDENCE;
 }
