@@ -70,11 +70,6 @@ void cpu_attend_turn(const cpu_attend_run *run, size_t t, size_t n, size_t h0, s
     }
 }
 
-static void turn_queries(const cpu_attend_run *run, size_t t, size_t n, float *columns)
-{
-    cpu_attend_turn(run, t, n, 0, run->n_columns, columns);
-}
-
 void cpu_attend_blocks(const cpu_attend_run *run, size_t t, float *q)
 {
     const size_t heads = (size_t)run->a->n_heads;
@@ -182,6 +177,7 @@ typedef struct attend_pass {
     size_t t0;    /* batch row and */
     int64_t pos0; /* position of the first */
     size_t n;
+    size_t columns;   /* their heads, rounded up to 16: lanes beyond them would be work for nothing */
     int64_t first;    /* position of the row at m->window */
     bool has_window;  /* logits of all window rows are there, */
     bool has_entries; /* and of all entries that the lists name */
@@ -199,7 +195,7 @@ static void join_windows(const cpu_attend_run *run, const cpu_attend_space *m, a
         for (size_t i = 0; i < n; i++) {
             rows[i] = m->window + (at + i) * run->ld;
         }
-        cpu_attend_logits(run, rows, n, m->columns, 0, run->n_columns, m->window_logits + at * run->n_columns);
+        cpu_attend_logits(run, rows, n, m->columns, 0, p->columns, m->window_logits + at * run->n_columns);
     }
     p->has_window = true;
 }
@@ -221,7 +217,7 @@ static void join_entries(const cpu_attend_run *run, const cpu_attend_space *m, a
             m->rows[n++] = run->cache + (size_t)e * run->ld;
         }
     }
-    cpu_attend_logits(run, m->rows, n, m->columns, 0, run->n_columns, m->entry_logits);
+    cpu_attend_logits(run, m->rows, n, m->columns, 0, p->columns, m->entry_logits);
     p->has_entries = true;
 }
 
@@ -302,7 +298,8 @@ static void attend_neighbours(const cpu_attend_run *run, const cpu_attend_space 
     for (size_t i = 0; i < n; i += run->per_pass) {
         attend_pass p = {.i_seq = i_seq, .t0 = t0 + i, .pos0 = pos0 + (int64_t)i, .first = first};
         p.n = n - i < run->per_pass ? n - i : run->per_pass;
-        turn_queries(run, p.t0, p.n, m->columns);
+        p.columns = cpu_attend_round16(p.n * (size_t)run->a->n_heads);
+        cpu_attend_turn(run, p.t0, p.n, 0, p.columns, m->columns);
         if (p.n > 1) {
             join_windows(run, m, &p);
         }
