@@ -190,7 +190,7 @@ const ops_backend cpu_backend = {
     .experts = ref_experts,
     .head = ref_head,
     .tap = ref_tap,
-    .draft_attend = ref_draft_attend,
+    .draft_attend = cpu_draft_attend,
     .markov = ref_markov,
     .keep_rows = ref_keep_rows,
 };

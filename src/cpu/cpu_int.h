@@ -149,6 +149,7 @@ typedef struct cpu_device {
 void cpu_linear(ref_device *dev, const ref_linear *jobs, size_t n_jobs);
 
 void cpu_attend(ops_device *device, const ops_attend_args *a);
+void cpu_draft_attend(ops_device *device, const ops_draft_attend_args *a);
 
 /* Inside kernels: functions that vanish into their callers, loops over constants that vanish altogether. Not under
  * sanitizers, where every load is a call: dozens of unrolled copies would take minutes to compile. */
