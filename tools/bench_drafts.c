@@ -57,7 +57,7 @@ static di_status submit(batch *b, const bench_setup *setup, int32_t n, di_error 
         di_task *task;
         di_sampling sampling;
         di_sampling_default(&sampling);
-        sampling.seed = (uint64_t)i + 1;
+        sampling.temperature = 0.0f;
         for (size_t k = 0; k < context; k++) {
             ids[k] = random_id(&seed);
         }

@@ -16,7 +16,7 @@ typedef struct bench_drafts_result {
     double tokens;     /* of a sequence in such a step, as they really came */
 } bench_drafts_result;
 
-/* n sequences of `context` random tokens, sampled with a seed, through a scheduler. The model has a draft model. Errors: as
+/* n sequences of `context` random tokens, greedy, through a scheduler. The model has a draft model. Errors: as
  * di_engine_open and di_scheduler_new. */
 di_status bench_drafts_run(const di_model *model, const bench_setup *setup, int32_t n, bench_drafts_result *out, di_error *err);
 

@@ -351,8 +351,8 @@ static void print_eval(const vf_eval *e)
                e->n_logits, e->mean_rel_rms, VF_EVAL_MEAN_REL_RMS, e->max_rel_rms, e->max_id, VF_EVAL_REL_RMS, e->n_argmax);
     }
     if (e->n_drafts > 0) {
-        printf("drafts     %zu of %zu blocks equal the reference (at most %d part), confidences within %.3f (at most %g)\n",
-               e->n_drafts_equal, e->n_drafts, VF_EVAL_DRAFT_PARTINGS, e->max_confidence, VF_EVAL_CONFIDENCE);
+        printf("drafts     %zu of %zu blocks equal the reference (at most %d part), confidences: rel rms %.4f at most (at most %g)\n",
+               e->n_drafts_equal, e->n_drafts, VF_EVAL_DRAFT_PARTINGS, e->max_confidence, VF_EVAL_REL_RMS);
     }
     printf("%s         %" PRId64 " tokens in %.1f s\n", vf_eval_passed(e) ? "ok" : "DIFFERS", e->n_tokens, e->seconds);
 }
@@ -374,7 +374,7 @@ static void print_json_eval(const char *dir, const vf_eval *e)
     buf_printf(&line, ",\"prompts\":%zu,\"equal\":%zu,\"wide\":%zu", e->n_prompts, e->n_equal, e->n_wide);
     buf_printf(&line, ",\"logits\":%zu,\"argmax_differs\":%zu,\"mean_rel_rms\":%.5f,\"max_rel_rms\":%.5f", e->n_logits, e->n_argmax,
                e->mean_rel_rms < 1e300 ? e->mean_rel_rms : 1e300, e->max_rel_rms < 1e300 ? e->max_rel_rms : 1e300);
-    buf_printf(&line, ",\"draft_blocks\":%zu,\"draft_blocks_equal\":%zu,\"max_confidence_difference\":%.4f", e->n_drafts,
+    buf_printf(&line, ",\"draft_blocks\":%zu,\"draft_blocks_equal\":%zu,\"max_confidence_rel_rms\":%.4f", e->n_drafts,
                e->n_drafts_equal, e->max_confidence < 1e300 ? e->max_confidence : 1e300);
     buf_printf(&line, ",\"tokens\":%" PRId64 ",\"seconds\":%.2f", e->n_tokens, e->seconds);
     end_line(&line);

@@ -152,7 +152,8 @@ di_status cli_draft_run_report(const cli_draft_run *r, bool json, di_error *err)
     const double a_step = share(r->all_tokens, s.n_steps);
     if (json) {
         buf_printf(&line, "{\"drafts\":{\"steps\":%" PRId64 ",\"tokens_per_step\":%.4f", s.n_steps, a_step);
-        buf_printf(&line, ",\"proposals\":%" PRId64 ",\"verified\":%" PRId64, s.n_verified, s.drafted_tokens);
+        buf_printf(&line, ",\"proposals\":%" PRId64 ",\"proposed\":%" PRId64 ",\"verified\":%" PRId64, s.n_verified,
+                   s.proposed_tokens, s.drafted_tokens);
         buf_printf(&line, ",\"accepted\":%" PRId64 ",\"wasted\":%" PRId64 ",\"budget\":%.4f,\"acceptance\":[", s.accepted_tokens, wasted,
                    share(s.drafted_tokens, s.n_verified));
         put_places(&s, ",", &line);

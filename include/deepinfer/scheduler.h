@@ -194,6 +194,8 @@ typedef struct di_scheduler_stats {
     int64_t mask_wait_ns; /* of execute_ns: masks were not ready when a pass had logits */
     int64_t forced_tokens; /* drafts that grammars forced (grammar_jumps) and that were verified; not among drafted_tokens */
     int64_t forced_right;  /* and were right: tokens without a pass of their own */
+    int64_t proposed_tokens; /* drafts that the draft model made; drafted_tokens of them were verified */
+    int64_t draft_budget;  /* drafts that the last step with tokens of running choices verified, of all of them together */
 } di_scheduler_stats;
 
 DI_API void di_scheduler_get_stats(const di_scheduler *scheduler, di_scheduler_stats *out);

@@ -412,6 +412,7 @@ static double calibration_error(const di_scheduler *s)
 
 static void count_pass(di_scheduler *s, const eng_pass *p, di_step_info *info)
 {
+    const int64_t n_before = s->stats.drafted_tokens;
     for (int32_t i = 0; i < p->n_parts; i++) {
         info->n_tokens += p->parts[i].n;
         info->n_prefill += p->parts[i].prefill ? p->parts[i].n : 0;
@@ -422,6 +423,10 @@ static void count_pass(di_scheduler *s, const eng_pass *p, di_step_info *info)
     eng_load_note(s, p);
     s->stats.n_steps++;
     s->stats.n_proposing += p->proposed;
+    s->stats.proposed_tokens += p->n_proposed;
+    if (info->n_tokens > info->n_prefill) {
+        s->stats.draft_budget = s->stats.drafted_tokens - n_before;
+    }
     s->stats.prefill_tokens += info->n_prefill;
     s->stats.decode_tokens += info->n_tokens - info->n_prefill;
     s->stats.execute_ns += p->ended_ns - p->began_ns;

@@ -162,7 +162,8 @@ typedef struct eng_pass {
     di_status status;
     di_error err;        /* of the pass, or of the first result that failed */
     eng_mask_list masks; /* of choices with a grammar; jobs [max_running] */
-    bool proposed;       /* drafts for the next one were made */
+    bool proposed;       /* drafts for the next one were made, */
+    int32_t n_proposed;  /* so many */
     bool leads;          /* passes planned behind it shall have rows for drafts */
     int64_t draft_ns;
     int64_t began_ns;

@@ -91,7 +91,7 @@ static void take_drafts(const di_scheduler *s, proposal *g)
 }
 
 /* A proposal that fails leaves fewer drafts: nobody depends on them. */
-static void propose(di_scheduler *s, proposal *g)
+static void propose(di_scheduler *s, eng_pass *p, proposal *g)
 {
     mdl_runner *const r = s->engine->runner;
     if (g->n == 0) {
@@ -106,6 +106,7 @@ static void propose(di_scheduler *s, proposal *g)
     }
     for (int32_t k = 0; k < g->n; k++) {
         const eng_choice *const c = g->choices[k];
+        p->n_proposed += c->n_drafts;
         for (int32_t i = 0; i < c->n_drafts; i++) {
             eng_sampler_retract(c->sampler, c->drafts[i]);
         }
@@ -166,9 +167,9 @@ int32_t eng_draft_propose(di_scheduler *s, eng_pass *p)
             g.over[g.n++] = false;
         }
         if (g.n == most) {
-            propose(s, &g);
+            propose(s, p, &g);
         }
     }
-    propose(s, &g);
+    propose(s, p, &g);
     return wanted;
 }

@@ -70,6 +70,7 @@ static void run_pass(di_scheduler *s, eng_pass *p)
 {
     p->began_ns = clock_now_ns();
     p->proposed = false;
+    p->n_proposed = 0;
     if (s->script != NULL) {
         run_script(s, p);
     } else {

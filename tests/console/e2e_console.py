@@ -53,6 +53,29 @@ def test_the_tiers_of_the_cache_are_shown_when_there_are_any(visit, tmp_path):
         expect(rows.nth(1).locator("td").nth(4)).not_to_have_text("0 B")  # written
 
 
+def test_drafts_are_shown_when_there_are_any(visit):
+    with Server("--draft", "fixed:3") as server:
+        page = visit(server.url)
+        expect(page.locator("#kv-text")).to_have_text(re.compile("%$"))
+        expect(page.locator("#draft-box")).to_be_hidden()
+        quiet(page)
+        say(page, CAIRO)
+        expect(shown_text(page)).to_have_text(EGYPT)
+        expect(page.locator("#draft-box")).to_be_visible()
+        page.get_by_text("Drafts", exact=True).click()
+        rows = page.locator("#draft-places tbody tr")
+        expect(rows).to_have_count(3)
+        total = {name: int(server.value(f"deepinfer_draft_tokens_{name}total")) for name in ("", "accepted_", "wasted_", "proposed_")}
+        assert total[""] == total["accepted_"] + total["wasted_"] <= total["proposed_"] and total["accepted_"] > 0
+        expect(page.locator("#draft-verified")).to_have_text(str(total[""]))
+        expect(page.locator("#draft-right")).to_have_text(f"{100 * total['accepted_'] / total['']:.1f} %")
+        expect(page.locator("#draft-wasted")).to_have_text(str(total["wasted_"]))
+        expect(page.locator("#draft-budget")).to_have_text(re.compile(r"^[0-3]$"))
+        expect(page.locator("#draft-calibration")).to_have_text(f"{100 * server.value('deepinfer_draft_calibration_error'):.1f} %")
+        expect(rows.nth(0).locator("td").nth(0)).to_have_text("1")
+        expect(rows.nth(0).locator("td").nth(2)).to_have_text(re.compile(r"^[\d.]+ %$"))
+
+
 def test_the_next_question_carries_the_conversation_and_a_new_chat_does_not(visit):
     with Server() as server:
         page = visit(server.url)

@@ -238,6 +238,7 @@ static void check_figures(const di_scheduler_stats *stats)
     }
     assert_int_equal(verified, stats->drafted_tokens);
     assert_int_equal(accepted, stats->accepted_tokens);
+    assert_true(verified <= stats->proposed_tokens && stats->draft_budget >= 0 && stats->draft_budget <= verified);
     assert_true(stats->calibration_error >= 0.0 && stats->calibration_error <= 1.0);
 }
 

@@ -322,7 +322,8 @@ def test_drafts_change_no_text(draft, tmp_path):
 
 def test_stats_tell_of_drafts():
     figures = lines("--chat", "--prompt", QUESTION, "--draft", "fixed:5", "--stats")[-1]["drafts"]
-    assert 0 < figures["accepted"] <= figures["verified"] and figures["accepted"] + figures["wasted"] == figures["verified"]
+    assert 0 < figures["accepted"] <= figures["verified"] and figures["accepted"] + figures["wasted"] == figures["verified"] <= figures["proposed"]
+    assert figures["budget"] == pytest.approx(figures["verified"] / figures["proposals"], abs=1e-4) and figures["budget"] <= 5
     assert len(figures["acceptance"]) == 5 and figures["tokens_per_step"] > 1 and 0 <= figures["calibration_error"] <= 1
     for rule in ("block", "rejection"):
         assert lines("--chat", "--prompt", QUESTION, "--draft", "fixed:5", "--temperature", "1", "--verify", rule)[-1]["done"]

@@ -341,11 +341,18 @@ static di_status compare_drafts(vf_runner *r, const st_tensor *ids, const st_ten
     while (same < n && drafts[same] == (int32_t)vf_number(DI_I32, golden->data, (size_t)same + 1)) {
         same++;
     }
+    double difference2 = 0;
+    double golden2 = 0;
     for (int32_t i = 0; i < n && i <= same; i++) { /* the confidence of a draft hangs on those before it only */
-        out->max_confidence = fmax(out->max_confidence, fabs((double)ours[i] - vf_number(DI_F32, confidence->data, (size_t)i)));
+        const double g = vf_number(DI_F32, confidence->data, (size_t)i);
+        difference2 += ((double)ours[i] - g) * ((double)ours[i] - g);
+        golden2 += g * g;
     }
-    out->n_drafts += status == DI_OK;
-    out->n_drafts_equal += status == DI_OK && same == golden->dims[0] - 1;
+    if (status == DI_OK) {
+        out->max_confidence = fmax(out->max_confidence, golden2 > 0 ? sqrt(difference2 / golden2) : INFINITY);
+        out->n_drafts++;
+        out->n_drafts_equal += same == golden->dims[0] - 1;
+    }
     di_sequence_free(sequence);
     free(copy);
     return status;
@@ -441,5 +448,5 @@ bool vf_eval_passed(const vf_eval *e)
 {
     return (double)e->n_equal >= VF_EVAL_SHARE * (double)e->n_prompts && e->n_wide == 0 && e->n_argmax == 0 &&
            e->max_rel_rms <= VF_EVAL_REL_RMS && e->mean_rel_rms <= VF_EVAL_MEAN_REL_RMS &&
-           e->n_drafts - e->n_drafts_equal <= VF_EVAL_DRAFT_PARTINGS && e->max_confidence <= VF_EVAL_CONFIDENCE;
+           e->n_drafts - e->n_drafts_equal <= VF_EVAL_DRAFT_PARTINGS && e->max_confidence <= VF_EVAL_REL_RMS;
 }

@@ -4,8 +4,8 @@
  * engines may part where two tokens are about equally likely, so at least 99 % of the prompts must agree, and where one does not
  * our own lead of the best over the second logit must be small. Reference logits: the same likeliest token wherever the golden
  * lead exceeds VF_EVAL_LEAD, and the bounds below on the relative RMS. Reference drafts of the same file, of models with a draft model:
- * the drafts behind the same anchor, and the confidences in front of the first that is another; of the blocks, whose drafts have no lead
- * that could be looked at, one may part. Several prompts share each forward pass. */
+ * the drafts behind the same anchor, of which, as there is no lead to look at, one block may part; and a block's confidences up to the first
+ * that hangs on another draft, which come of the same rows as its logits and have their bound on the relative RMS. Several prompts share each forward pass. */
 #ifndef VERIFY_EVALSET_H
 #define VERIFY_EVALSET_H
 
@@ -16,7 +16,6 @@
 #define VF_EVAL_REL_RMS 0.15
 #define VF_EVAL_MEAN_REL_RMS 0.05
 #define VF_EVAL_DRAFT_PARTINGS 1
-#define VF_EVAL_CONFIDENCE 0.5      /* raw values, which are about 2 to 12 */
 
 typedef struct vf_parting {
     char id[64];
@@ -44,7 +43,7 @@ typedef struct vf_eval {
     double seconds;
     size_t n_drafts;  /* blocks with reference drafts */
     size_t n_drafts_equal;
-    double max_confidence; /* difference */
+    double max_confidence; /* relative RMS of a block's confidences */
 } vf_eval;
 
 typedef void (*vf_progress_fn)(size_t done, size_t total);
