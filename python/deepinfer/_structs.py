@@ -84,6 +84,7 @@ PHASE_ENDED = 4
 ENCODE_SPECIAL = 1
 DECODE_SKIP_SPECIAL = 1
 REPLAY = {"off": 0, "encoder": 1, "decoder": 2, "both": 3}
+VERIFY = {"coupled": 0, "block": 1, "rejection": 2}
 E_CANCELLED = -9
 
 ProgressFn = ctypes.CFUNCTYPE(c_bool, c_void_p, ctypes.POINTER(BatchProgress))

@@ -49,6 +49,16 @@ def _ram(budget: int | str) -> tuple[int, int]:
     return 0, int(number)
 
 
+def _drafts(what: str) -> tuple[bool, int, bool]:
+    """Is there a draft model, how many drafts of it, as many as pay?"""
+    number = what.removeprefix("fixed:")
+    if what in ("off", "auto"):
+        return what == "auto", 0, what == "auto"
+    if number == what or not number.isdecimal() or not 1 <= int(number) <= 9:
+        raise ValueError(f"draft: {what!r} is neither 'off', 'auto' nor 'fixed:K' with K from 1 to 9")
+    return True, int(number), False
+
+
 class LLM:
     """A model with its engine. All methods may be called from any thread, also at the same time; requests are batched together.
 
@@ -64,6 +74,8 @@ class LLM:
         max_num_seqs: outputs that run together; 0 is the default.
         enable_prefix_caching: prompts that begin alike share what was computed. It changes no result.
         replay: "off", or approximations of the last window: "encoder", "decoder", "both", see docs/replay.md.
+        draft: "off", "fixed:K", K drafts of the model's draft head a step, or "auto", as many as pay, see docs/drafts.md.
+        verify: how drafts become tokens of requests without a seed: "block", "rejection", "coupled".
         cache_dir: folder that keeps computed prefixes for later runs, see docs/kv_cache.md; None keeps them in memory only.
         cache_bytes: budget of that folder; 0 is 16 GiB.
         cache_ram_bytes: memory between the engine and that folder; 0 is a sixteenth of the machine's.
@@ -75,9 +87,12 @@ class LLM:
     def __init__(self, model: str | os.PathLike[str] | None = None, *, backend: str = "auto", threads: int = 0, chunk_tokens: int = 0,
                  max_model_len: int = 0, kv_cache_bytes: int = 0, max_num_seqs: int = 0, enable_prefix_caching: bool = True,
                  replay: str = "off", cache_dir: str | os.PathLike[str] | None = None, cache_bytes: int = 0, cache_ram_bytes: int = 0,
-                 ram_budget: int | str = 0, prepare_threads: int = 0, served_model_name: str | None = None) -> None:
+                 ram_budget: int | str = 0, prepare_threads: int = 0, served_model_name: str | None = None,
+                 draft: str = "off", verify: str = "block") -> None:
         if replay not in s.REPLAY:
             raise ValueError(f"replay: {replay!r} is none of {', '.join(s.REPLAY)}")
+        if verify not in s.VERIFY:
+            raise ValueError(f"verify: {verify!r} is none of {', '.join(s.VERIFY)}")
         options = s.ServiceOptions()
         options.engine = s.EngineOptions(backend=backend.encode(), n_threads=threads, chunk_tokens=chunk_tokens, max_tokens=max_model_len,
                                          kv_bytes=kv_cache_bytes, replay=s.REPLAY[replay])
@@ -85,6 +100,8 @@ class LLM:
                                               ram_bytes=cache_ram_bytes)
         options.engine.ram_budget, options.engine.ram_percent = _ram(ram_budget)
         options.scheduler = s.SchedulerOptions(max_running=max_num_seqs)
+        options.engine.draft, options.scheduler.draft_tokens, options.scheduler.draft_auto = _drafts(draft)
+        options.verify = s.VERIFY[verify]
         options.model_name = served_model_name.encode() if served_model_name else None
         options.n_prepare_threads = prepare_threads
         options.no_cache = not enable_prefix_caching

@@ -5,6 +5,7 @@ import ctypes
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -341,6 +342,18 @@ def test_a_short_prompt_is_replayed_in_full(deepinfer, replay):
         assert other.generate(PROMPT, greedy)[0].outputs[0].text == exact.generate(PROMPT, greedy)[0].outputs[0].text
 
 
+@pytest.mark.parametrize("draft", ["fixed:2", "auto"])
+def test_drafts_change_no_text(deepinfer, draft):
+    greedy = deepinfer.SamplingParams(temperature=0, max_tokens=24)
+    seeded = deepinfer.SamplingParams(seed=3, n=2, max_tokens=24)
+    with deepinfer.LLM() as plain, deepinfer.LLM(draft=draft) as drafted, deepinfer.LLM(draft=draft, verify="coupled") as coupled:
+        for other in (drafted, coupled):
+            for one, two in zip(plain.generate([PROMPT] * 2, [greedy, seeded]), other.generate([PROMPT] * 2, [greedy, seeded])):
+                assert [out.token_ids for out in one.outputs] == [out.token_ids for out in two.outputs]
+        assert re.search(r"^deepinfer_draft_tokens_total{.*} [1-9]", drafted.metrics(), re.M)
+        assert re.search(r"^deepinfer_draft_tokens_total{.*} 0", plain.metrics(), re.M)
+
+
 def test_what_is_no_model(deepinfer, tmp_path):
     with pytest.raises(deepinfer.FileAccessError, match="config.json"):
         deepinfer.LLM(tmp_path)
@@ -351,6 +364,11 @@ def test_what_is_no_model(deepinfer, tmp_path):
         deepinfer.LLM(backend="abacus")
     with pytest.raises(ValueError, match="replay"):
         deepinfer.LLM(replay="always")
+    for draft in ("on", "fixed", "fixed:0", "fixed:10", "fixed:two"):
+        with pytest.raises(ValueError, match="draft"):
+            deepinfer.LLM(draft=draft)
+    with pytest.raises(ValueError, match="verify"):
+        deepinfer.LLM(verify="none")
     with pytest.raises(ValueError, match="2 sampling parameters for 1"):
         with deepinfer.LLM() as llm:
             llm.generate(PROMPT, [deepinfer.SamplingParams()] * 2)

@@ -3,9 +3,10 @@
  * Greedy outputs from `prompt_ids` are compared token by token with `reference_output_ids`, up to the first difference. Two correct
  * engines may part where two tokens are about equally likely, so at least 99 % of the prompts must agree, and where one does not
  * our own lead of the best over the second logit must be small. Reference logits: the same likeliest token wherever the golden
- * lead exceeds VF_EVAL_LEAD, and the bounds below on the relative RMS. Reference drafts of the same file, of models with a draft model:
- * the drafts behind the same anchor, of which, as there is no lead to look at, one block may part; and a block's confidences up to the first
- * that hangs on another draft, which come of the same rows as its logits and have their bound on the relative RMS. Several prompts share each forward pass. */
+ * lead exceeds VF_EVAL_LEAD, and the bounds below on the relative RMS. Reference drafts of the same file, of models with a
+ * draft model: the drafts behind the same anchor, of which, as there is no lead to look at, one block may part; and a
+ * block's confidences up to the first that hangs on another draft, which come of the same rows as its logits and have
+ * their bound on the relative RMS. Several prompts share each forward pass. */
 #ifndef VERIFY_EVALSET_H
 #define VERIFY_EVALSET_H
 
