@@ -211,7 +211,7 @@ static void read_done(kv_disk_op *op)
 {
     eng_piece *const p = op->user;
     kv_ram *const ram = p->restore->tier->ram;
-    p->there = op->status == DI_OK;
+    p->there = op->status == DI_OK && p->restore->n_purges == p->restore->tier->n_purges;
     if (p->there) {
         kv_ram_list(ram, p->record);
     } else {
@@ -292,7 +292,7 @@ void eng_restore_advance(eng_restore *r)
         if (r->n_asked > 0) {
             take_found(r);
         }
-        if (r->n_asked < r->tier->n_lowers && !r->abandoned) {
+        if (r->n_asked < r->tier->n_lowers && !r->abandoned && !r->purging) {
             ask_next(r);
         } else if (r->abandoned || !decide(r)) {
             r->over = true;
@@ -355,7 +355,12 @@ eng_restore *eng_restore_start(eng_tier *t, kv_salt salt, const int32_t *ids, co
     if (r == NULL) {
         return NULL;
     }
-    *r = (eng_restore){.tier = t, .text = *text, .n_units = (text->n_tokens - 1) / KV_UNIT_TOKENS, .began_ns = clock_now_ns()};
+    *r = (eng_restore){.tier = t,
+                       .text = *text,
+                       .n_units = (text->n_tokens - 1) / KV_UNIT_TOKENS,
+                       .began_ns = clock_now_ns(),
+                       .purging = eng_tier_is_purging(t, salt),
+                       .n_purges = t->n_purges};
     look_at_device(r, salt, ids);
     if (nothing_to_gain(r) || !allocate(r, ids) || !make_keys(t, salt, r)) {
         free_restore(r);

@@ -69,8 +69,9 @@ static kv_unit *import_units(eng_restore *r, kv_salt salt, kv_unit *last)
 eng_restored eng_restore_finish(eng_restore *r, kv_salt salt)
 {
     eng_restored out = {.unit = NULL};
-    kv_unit *const there = r->loading_ns != 0 ? kv_peek(r->tier->kv, salt, r->ids, r->n_units) : NULL;
-    if (r->loading_ns != 0 && kv_pin(there)) {
+    const bool loaded = r->loading_ns != 0 && r->n_purges == r->tier->n_purges;
+    kv_unit *const there = loaded ? kv_peek(r->tier->kv, salt, r->ids, r->n_units) : NULL;
+    if (loaded && kv_pin(there)) {
         out.unit = import_units(r, salt, there);
         out.snapshot = r->snapshot_at > 0 && r->snapshot.there ? import_snapshot(r, out.unit) : NULL;
         r->tier->counters.broken += kv_depth(out.unit) < r->target || (r->snapshot_at > 0 && !r->snapshot.there);

@@ -40,6 +40,8 @@ struct eng_restore { /* owner: who started it, then itself once abandoned */
     kv_disk_find finds[ENG_LOWERS];
     kv_disk_found *found[ENG_LOWERS]; /* [n_units] */
     bool leased[ENG_LOWERS];
+    bool purging;     /* the lower tiers are not asked */
+    int64_t n_purges; /* of the tier, when it began */
 };
 
 #endif

@@ -246,17 +246,24 @@ void eng_tier_note_kept(const eng_tier *t, kv_slot *page) { kv_set_tag(page, hou
 
 /* ---- care ---- */
 
-typedef struct care {
+typedef struct eng_care {
     kv_disk_care care;
     eng_tier *tier;
     kv_tenant tenant;
+    struct eng_care *next_purge;
     uint8_t keys[][KV_KEY_BYTES];
-} care;
+} eng_care;
 
 static void care_done(kv_disk_op *op)
 {
-    care *const c = op->user;
+    eng_care *const c = op->user;
     c->tier->n_puts--;
+    for (eng_care **at = &c->tier->purges; *at != NULL; at = &(*at)->next_purge) {
+        if (*at == c) {
+            *at = c->next_purge;
+            break;
+        }
+    }
     free(c);
 }
 
@@ -264,7 +271,7 @@ static void care_done(kv_disk_op *op)
 static void start_care(eng_tier *t, kv_disk_care_kind kind, const kv_tenant *tenant, const uint8_t (*keys)[KV_KEY_BYTES], int64_t n)
 {
     for (int32_t i = 0; i < t->n_lowers; i++) {
-        care *const c = calloc(1, sizeof *c + (size_t)n * KV_KEY_BYTES);
+        eng_care *const c = calloc(1, sizeof *c + (size_t)n * KV_KEY_BYTES);
         if (c == NULL) {
             return;
         }
@@ -278,6 +285,10 @@ static void start_care(eng_tier *t, kv_disk_care_kind kind, const kv_tenant *ten
             memcpy(c->keys, keys, (size_t)n * KV_KEY_BYTES);
             c->care.keys = (const uint8_t(*)[KV_KEY_BYTES])c->keys;
         }
+        if (kind == KV_DISK_PURGE) {
+            c->next_purge = t->purges;
+            t->purges = c;
+        }
         t->n_puts++;
         t->lowers[i].table->care(t->lowers[i].store, &c->care);
     }
@@ -285,8 +296,21 @@ static void start_care(eng_tier *t, kv_disk_care_kind kind, const kv_tenant *ten
 
 void eng_tier_purge(eng_tier *t, const kv_tenant *tenant)
 {
+    t->n_purges++;
     (void)kv_ram_purge(t->ram, tenant);
     start_care(t, KV_DISK_PURGE, tenant, NULL, 0);
+}
+
+bool eng_tier_is_purging(const eng_tier *t, kv_salt salt)
+{
+    kv_tenant tenant;
+    const bool known = t->purges != NULL && kv_tenant_of(salt, &tenant);
+    for (const eng_care *c = t->purges; c != NULL; c = c->next_purge) {
+        if (!known || c->care.tenant == NULL || memcmp(c->tenant.id, tenant.id, sizeof tenant.id) == 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 void eng_tier_pin(eng_tier *t, kv_salt salt, const int32_t *ids, int64_t n_units)

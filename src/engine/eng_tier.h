@@ -76,6 +76,8 @@ typedef struct eng_tier { /* owner: the engine */
     bool signalled; /* guarded: a lower tier has something */
     int64_t n_puts;          /* in flight, care operations included */
     eng_restore *restores;   /* that have not ended, abandoned ones included */
+    struct eng_care *purges; /* that a lower tier has not done yet */
+    int64_t n_purges;        /* begun; what a restore found before one is not used behind it */
     double token_ns;    /* of prefill, smoothed; 0 = not known yet */
     double byte_ns[ENG_LOWERS]; /* of loads, likewise */
     eng_tier_counters counters;
@@ -110,8 +112,10 @@ void eng_tier_keep_state(eng_tier *t, const eng_keep *keep, const uint8_t *key, 
 /* A pass ran n tokens, mostly of prompts, in ns. */
 void eng_tier_note_prefill(eng_tier *t, int64_t n_tokens, int64_t ns);
 
-/* Everything of a tenant, or of all with NULL, is not found any more from now on; disks give the bytes back by and by. */
+/* Everything of a tenant, or of all with NULL, is not found any more from now on; disks give the bytes back by and by, and are not asked
+ * for that tenant meanwhile. */
 void eng_tier_purge(eng_tier *t, const kv_tenant *tenant);
+bool eng_tier_is_purging(const eng_tier *t, kv_salt salt);
 /* What the lower tiers have of the first n_units units of a text stays until it is purged. */
 void eng_tier_pin(eng_tier *t, kv_salt salt, const int32_t *ids, int64_t n_units);
 

@@ -2,6 +2,7 @@
  * the memory tier, above a disk that outlives them, give the logits and tokens that each gives alone without any cache. What was
  * restored is counted and must not be nothing. A disk that forgets, fails, lies, refuses, dawdles or hangs changes no bit either.
  * ctest: timeout=900 */
+#include "core/clock.h"
 #include "engine/engine_int.h"
 #include "engine/eng_model.h"
 #include "engine/tier_fake.h"
@@ -394,6 +395,52 @@ static void what_a_page_holds_later_is_kept_too(void **state)
     tier_fake_fini(&disk);
 }
 
+/* A disk that takes long over a purge once gave a request behind it what had been purged; so did a read that was on its way. */
+static void nothing_is_found_behind_a_purge_that_goes_on(void **state)
+{
+    (void)state;
+    script s[4];
+    tier_fake disk;
+    open_model("models/demo");
+    tier_fake_init(&disk, 1);
+    setup o = roomy(&disk);
+    di_engine *const e = open_engine(&o);
+    for (int i = 0; i < 4; i++) {
+        s[i] = known_script(SHORT, (uint64_t)i);
+        s[i].salt = i < 3 ? 'a' : 'b';
+        assert_int_equal(run_cached(e, &s[i], "kept"), 0);
+    }
+    while (e->tier->n_puts > 0) {
+        eng_tier_poll(e->tier);
+    }
+    kv_trim(e->kv, 0, 0);
+    (void)kv_ram_purge(e->tier->ram, NULL); /* all is on the disk alone */
+    const eng_text text = {.replay = DI_REPLAY_OFF, .n_tokens = (int64_t)s[0].n};
+    const kv_salt salt = {.data = "a", .size = 1};
+    eng_restore *const before = eng_restore_start(e->tier, salt, s[0].prompt, &text);
+    assert_non_null(before);
+    disk.care_waits = true;
+    di_engine_purge_cache(e, "a", 1);
+    while (!eng_restore_ready(before, clock_now_ns())) {
+        eng_tier_poll(e->tier);
+    }
+    eng_restored none = eng_restore_finish(before, salt);
+    assert_null(none.unit);
+    assert_null(none.snapshot);
+    eng_restored_fini(e->kv, &none);
+    assert_int_equal(run_cached(e, &s[0], "read while it was purged"), 0);
+    assert_int_equal(run_cached(e, &s[1], "purging"), 0);
+    assert_int_equal(run_cached(e, &s[3], "of somebody else"), 256);
+    disk.care_waits = false;
+    while (e->tier->purges != NULL) {
+        eng_tier_wake(e->tier);
+        eng_tier_poll(e->tier);
+    }
+    assert_int_equal(run_cached(e, &s[2], "purged"), 0);
+    (void)close_engine(e);
+    tier_fake_fini(&disk);
+}
+
 /* What an engine ran before, its chunks and its backend do not show in the bytes that it keeps of a prompt. */
 static void equal_prefixes_give_equal_bytes(void **state)
 {
@@ -588,6 +635,7 @@ int main(void)
         cmocka_unit_test(tenants_do_not_share_a_disk),
         cmocka_unit_test(the_memory_tier_catches_what_the_device_evicts),
         cmocka_unit_test(what_a_page_holds_later_is_kept_too),
+        cmocka_unit_test(nothing_is_found_behind_a_purge_that_goes_on),
         cmocka_unit_test(equal_prefixes_give_equal_bytes),
         cmocka_unit_test(a_fingerprint_tells_what_makes_other_bytes),
         cmocka_unit_test(two_disks_make_one_chain),

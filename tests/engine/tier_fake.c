@@ -207,7 +207,9 @@ static int fake_poll(void *store)
     f->queue = f->hangs ? f->queue : NULL;
     while (op != NULL) {
         kv_disk_op *const next = op->next;
-        if (happens(f, f->dawdles)) {
+        if (f->care_waits && op->what == CARE) {
+            add_silently(f, op, CARE);
+        } else if (happens(f, f->dawdles)) {
             add(f, op, op->what);
         } else if (happens(f, f->stalls)) {
             add_silently(f, op, op->what);

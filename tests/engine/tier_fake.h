@@ -33,6 +33,7 @@ typedef struct tier_fake {
     uint32_t dawdles; /* an operation stays in the queue for another poll */
     uint32_t stalls;  /* likewise, and nobody is told that there is something to poll */
     bool hangs;       /* nothing is ever done before the close */
+    bool care_waits;  /* care stays in the queue, all else passes it */
     void (*wake)(void *user);
     void *wake_user;
     kv_disk_counters counters;
