@@ -131,7 +131,10 @@ static int check_options(const cli_parser *p, generation *g)
 static di_status open_model(generation *g, di_error *err)
 {
     const int64_t start = clock_now_ns();
-    const di_status status = cli_open_model(g->engine_options.model, &g->model, err);
+    di_status status = cli_open_model(g->engine_options.model, &g->model, err);
+    if (status == DI_OK) {
+        status = cli_find_draft(&g->draft, g->model, err);
+    }
     g->figures.load_s = (double)(clock_now_ns() - start) * 1e-9;
     return status;
 }

@@ -42,6 +42,10 @@ static di_status open_all(serving *s, di_error *err)
     if (status != DI_OK) {
         return status;
     }
+    status = cli_find_draft(&s->options.draft, s->model, err);
+    if (status != DI_OK) {
+        return status;
+    }
     const di_tokenizer *const tokenizer = di_model_tokenizer(s->model);
     if (tokenizer == NULL) {
         return err_set(err, DI_E_UNSUPPORTED, "this model has no tokenizer.json, without which there is nothing to serve");

@@ -3,6 +3,8 @@
 
 #include "tools.h"
 
+#include "core/err.h"
+
 #include <string.h>
 
 static const char *const rules[] = {[DI_VERIFY_COUPLED] = "coupled", [DI_VERIFY_BLOCK] = "block", [DI_VERIFY_REJECTION] = "rejection"};
@@ -47,6 +49,15 @@ int cli_check_draft(const cli_parser *p, const cli_draft *d)
         return cli_usage(p, "--verify: '%s' is neither block, rejection nor coupled", d->verify);
     }
     return CLI_OK;
+}
+
+di_status cli_find_draft(const cli_draft *d, const di_model *model, di_error *err)
+{
+    di_model_info info;
+    di_model_get_info(model, &info);
+    return info.n_draft_layers > 0 || !cli_draft_on(d)
+               ? DI_OK
+               : err_set(err, DI_E_UNSUPPORTED, "--draft %s: this model has no draft layers (num_nextn_predict_layers is 0)", d->draft);
 }
 
 bool cli_draft_auto(const cli_draft *d) { return d->draft != NULL && strcmp(d->draft, "auto") == 0; }

@@ -15,6 +15,8 @@ typedef struct cli_draft {
 void cli_add_draft(cli_parser *p, cli_draft *d, bool seeded);
 /* CLI_OK, or a message and CLI_USAGE. */
 int cli_check_draft(const cli_parser *p, const cli_draft *d);
+/* Drafts that are asked for need a draft model. Errors: DI_E_UNSUPPORTED. */
+di_status cli_find_draft(const cli_draft *d, const di_model *model, di_error *err);
 /* What was asked for; it has been checked. */
 bool cli_draft_on(const cli_draft *d);
 int32_t cli_draft_tokens(const cli_draft *d); /* of di_scheduler_options; 0 = all there are */

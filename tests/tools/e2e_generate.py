@@ -333,6 +333,39 @@ def test_stats_tell_of_drafts():
         assert len(generate("--prompt", "a", *wrong, code=2).stderr.splitlines()) == 2
 
 
+def without_drafts(source, shard):
+    """The bytes of a safetensors file without the tensors of the draft model."""
+    data = (source / shard).read_bytes()
+    begin = 8 + int.from_bytes(data[:8], "little")
+    header, kept, out = json.loads(data[8:begin]), {}, b""
+    for name, entry in sorted(header.items(), key=lambda item: item[1].get("data_offsets", [0])[0]):
+        if name != "__metadata__" and not name.startswith("mtp."):
+            first, last = entry["data_offsets"]
+            kept[name] = {**entry, "data_offsets": [len(out), len(out) + last - first]}
+            out += data[begin + first:begin + last]
+    text = json.dumps(kept).encode()
+    return len(text).to_bytes(8, "little") + text + out
+
+
+def test_drafts_need_a_draft_model(tmp_path):
+    source = ROOT / "tests" / "data" / "model" / "t6-odd"
+    changed = {name: json.loads((source / name).read_text()) for name in ("config.json", "model.safetensors.index.json")}
+    config, index = changed["config.json"]["text_config"], changed["model.safetensors.index.json"]
+    config["num_nextn_predict_layers"] = 0
+    config["compress_ratios"] = config["compress_ratios"][:config["num_hidden_layers"]]
+    index["weight_map"] = {name: file for name, file in index["weight_map"].items() if not name.startswith("mtp.")}
+    for file in source.glob("*"):
+        if file.name in changed:
+            (tmp_path / file.name).write_text(json.dumps(changed[file.name]))
+        elif file.suffix == ".safetensors":
+            (tmp_path / file.name).write_bytes(without_drafts(source, file.name))
+        elif file.is_file():
+            (tmp_path / file.name).symlink_to(file)
+    for words in (["generate", "--quiet", "--prompt", "a"], ["serve", "--port", "0"]):
+        done = subprocess.run([BINARY, *words, "--model", tmp_path, "--draft", "auto"], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1 and "--draft auto: this model has no draft layers" in done.stderr
+
+
 def test_commands_help_and_suggest():
     def run(*words):
         return subprocess.run([BINARY, *words], capture_output=True, text=True)
