@@ -222,6 +222,7 @@ struct di_scheduler {
     float *draft_logits; /* [most blocks, vocab], executor; NULL = no drafts */
     int32_t draft_length; /* of proposals; 0 = none */
     int32_t draft_group;
+    int32_t draft_turn;   /* proposals of a part of the sequences begin here: each has its turn. Executor */
     eng_auto automatic;
     bool proposing;       /* rows for drafts are planned */
     eng_survival_bin bins[ENG_SURVIVAL_BINS];
@@ -328,8 +329,8 @@ di_status eng_auto_open(di_scheduler *s, di_error *err);
 void eng_auto_close(di_scheduler *s);
 /* Leaves each decoding choice of a pass as many drafts as shall be verified. */
 void eng_auto_cut(di_scheduler *s, const eng_pass *p);
-/* Whether n sequences of this pass shall have drafts in the next. Executor. */
-bool eng_auto_proposes(di_scheduler *s, const eng_pass *p, int32_t n);
+/* How many of n sequences of this pass shall have drafts in the next: all, none, or a few as a trial. Executor. */
+int32_t eng_auto_proposes(di_scheduler *s, const eng_pass *p, int32_t n);
 /* Whether drafts may be there for the pass behind the next. Executor. */
 bool eng_auto_wants_rows(const di_scheduler *s, const eng_pass *p);
 /* What the pass took, and proposals for so many sequences. Executor. */

@@ -1,9 +1,9 @@
 /* eng_sched_auto.c - drafts as far as they pay (`draft_auto`): costs, whether to propose, and how many drafts a pass verifies.
  *
- * When the scheduler is made, passes and proposals of several sizes are timed; from then on each one that runs corrects the tables. Before
- * a pass is handed over its drafts are cut to what eng_budget.h chooses from their survival. Before a proposal is made the same account
- * is taken with the survival that proposals had of late: when none pays, none is made, but for a trial now and then, verified in full, to
- * see whether it would by now. What coupled choices give depends on none of this (docs/decisions/0009), so measured times may decide; for
+ * When the scheduler is made, passes and proposals of several sizes are timed behind a window of tokens, as most of them will run; from then
+ * on each one that runs corrects the tables. Before a pass is handed over its drafts are cut to what eng_budget.h chooses from their
+ * survival. Before a proposal is made the same account is taken with the survival that proposals had of late: when none pays, none is made,
+ * but for a trial now and then, of few sequences and verified in full, to see whether it would by now. What coupled choices give depends on none of this (docs/decisions/0009), so measured times may decide; for
  * others whether a draft is verified depends on what was known before it (eng_budget.h, docs/decisions/0015). */
 #include "core/core.h"
 #include "engine/eng_sched.h"
@@ -14,7 +14,10 @@
 #define MEASURE_ROWS 128        /* larger passes follow from the last two points */
 #define MEASURE_NS 100000000    /* no further size once a sweep over sizes has taken so long; two sizes are always timed */
 #define MEASURE_SWEEPS 4        /* the least of a size counts: whatever disturbs makes it longer, and seldom all sweeps */
-#define PROBE_PASSES 64         /* a proposal after so many passes without one: 1/64 of its time at most */
+#define CONTEXT_ROWS 32         /* of the passes that fill the window first */
+#define CONTEXT_NS 200000000    /* and for how long they may do so */
+#define PROBE_PASSES 64         /* a proposal after so many passes without one, */
+#define PROBE_SHARE 16          /* of one sequence in so many: their texts are alike enough, and a trial of all costs several passes */
 #define WHOLE_PASSES 64         /* of passes that would be cut one is not, lest the cost of large ones is never corrected */
 #define MEAN_WEIGHT 0.1f        /* of one proposal in the mean */
 
@@ -24,23 +27,43 @@ typedef struct measuring {
     di_scheduler *s;
     eng_cache cache;
     mdl_seq seq;
+    mdl_seq start; /* as it is before each pass that is timed */
     int32_t ids[MEASURE_ROWS];
 } measuring;
 
-/* As decoding runs them: logits of every row. */
-static di_status time_pass(measuring *m, int32_t rows, double *seconds, di_error *err)
+static di_status run_rows(measuring *m, int32_t rows, double *seconds, di_error *err)
 {
     int32_t n_logits = 0;
-    eng_cache_reset(&m->cache, &m->seq);
-    di_status status = eng_cache_reserve(&m->cache, &m->seq, rows, err);
-    if (status != DI_OK) {
-        return status;
-    }
     const mdl_item item = {.seq = &m->seq, .ids = m->ids, .n = rows, .n_logits = rows};
     const int64_t began = clock_now_ns();
-    status = mdl_forward(m->s->engine->runner, &item, 1, m->s->logits, &n_logits, err);
+    const di_status status = mdl_forward(m->s->engine->runner, &item, 1, m->s->logits, &n_logits, err);
     *seconds = (double)(clock_now_ns() - began) * 1e-9;
     return status;
+}
+
+/* Rows behind few tokens have little to attend to: a window goes before those that are timed, or as much of it as there is time for. */
+static di_status run_context(measuring *m, int64_t most, di_error *err)
+{
+    const int64_t window = mdl_window(m->s->engine->runner);
+    const int64_t began = clock_now_ns();
+    di_status status = DI_OK;
+    double seconds;
+    while (status == DI_OK && m->seq.n_tokens < window && m->seq.n_tokens < most && clock_now_ns() - began < CONTEXT_NS) {
+        const int64_t left = most - m->seq.n_tokens;
+        int32_t rows = left < CONTEXT_ROWS ? (int32_t)left : CONTEXT_ROWS;
+        rows = rows < m->s->step_tokens ? rows : m->s->step_tokens;
+        status = run_rows(m, rows, &seconds, err);
+    }
+    m->start = m->seq;
+    return status;
+}
+
+/* As decoding runs them: logits of every row. Every pass starts at the same place; what earlier ones left in the caches behind it is no
+ * text, but takes as long. */
+static di_status time_pass(measuring *m, int32_t rows, double *seconds, di_error *err)
+{
+    m->seq = m->start;
+    return run_rows(m, rows, seconds, err);
 }
 
 /* A whole proposal of each of n sequences, behind what the last pass ran. */
@@ -100,6 +123,7 @@ static di_status measure(di_scheduler *s, di_error *err)
     mdl_runner *const r = s->engine->runner;
     int32_t most = s->step_tokens < MEASURE_ROWS ? s->step_tokens : MEASURE_ROWS;
     most = s->engine->max_tokens < most ? (int32_t)s->engine->max_tokens : most;
+    const int64_t context = s->engine->max_tokens - most < mdl_window(r) ? s->engine->max_tokens - most : mdl_window(r);
     measuring *const m = calloc(1, sizeof *m);
     if (m == NULL) {
         return err_memory(err, "measuring of passes", sizeof *m);
@@ -110,7 +134,13 @@ static di_status measure(di_scheduler *s, di_error *err)
     }
     di_status status = eng_cache_init(&m->cache, s->engine->kv, r, &m->seq, false, err);
     if (status == DI_OK) {
-        status = eng_cache_list(&m->cache, &m->seq, most, err);
+        status = eng_cache_list(&m->cache, &m->seq, context + most, err);
+        if (status == DI_OK) {
+            status = eng_cache_reserve(&m->cache, &m->seq, context + most, err);
+        }
+        if (status == DI_OK) {
+            status = run_context(m, context, err);
+        }
         if (status == DI_OK) {
             status = measure_sizes(m, time_pass, most, &s->automatic.pass, err);
         }
@@ -241,7 +271,7 @@ void eng_auto_cut(di_scheduler *s, const eng_pass *p)
     }
 }
 
-bool eng_auto_proposes(di_scheduler *s, const eng_pass *p, int32_t n)
+int32_t eng_auto_proposes(di_scheduler *s, const eng_pass *p, int32_t n)
 {
     eng_auto *const a = &s->automatic;
     const eng_step_cost step = {
@@ -250,11 +280,11 @@ bool eng_auto_proposes(di_scheduler *s, const eng_pass *p, int32_t n)
     const bool pays = eng_budget_even(&step, n, a->mean, s->draft_length) > without;
     a->n_idle++;
     if (!pays && a->n_idle < PROBE_PASSES) {
-        return false;
+        return 0;
     }
     a->probing = !pays;
     a->n_idle = 0;
-    return true;
+    return pays ? n : (n + PROBE_SHARE - 1) / PROBE_SHARE;
 }
 
 bool eng_auto_wants_rows(const di_scheduler *s, const eng_pass *p)

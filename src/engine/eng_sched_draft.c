@@ -153,14 +153,13 @@ int32_t eng_draft_propose(di_scheduler *s, eng_pass *p)
     const int32_t most = s->draft_group;
     jump(p);
     const int32_t wanted = s->draft_length > 0 ? count_wanted(p) : 0;
-    p->proposed = wanted > 0 && (!s->automatic.on || eng_auto_proposes(s, p, wanted));
-    if (!p->proposed) {
-        return 0;
-    }
-    for (int32_t i = 0; i < p->n_parts; i++) {
+    const int32_t n = wanted == 0 || !s->automatic.on ? wanted : eng_auto_proposes(s, p, wanted);
+    const int32_t first = n < wanted ? s->draft_turn % wanted : 0;
+    p->proposed = n > 0;
+    for (int32_t i = 0, at = 0; i < p->n_parts && n > 0; i++) {
         int32_t anchor = 0;
         eng_choice *const c = wants_draft(p, &p->parts[i], &anchor);
-        if (c != NULL) {
+        if (c != NULL && (at++ - first + wanted) % wanted < n) {
             g.choices[g.n] = c;
             g.seqs[g.n] = &c->seq;
             g.previous[g.n] = anchor;
@@ -171,5 +170,6 @@ int32_t eng_draft_propose(di_scheduler *s, eng_pass *p)
         }
     }
     propose(s, p, &g);
-    return wanted;
+    s->draft_turn = n < wanted ? first + n : s->draft_turn;
+    return n;
 }

@@ -240,7 +240,7 @@ static void proposals_stop_while_none_pays_but_for_one_now_and_then(void **state
     static const float unlikely[] = {-4.0f, -4.0f, -4.0f, -4.0f, -4.0f};
     static const float likely[] = {4.0f, 4.0f, 4.0f, 4.0f, 4.0f};
     int n = 0;
-    assert_true(eng_auto_proposes(&f->s, &f->pass, CHOICES));
+    assert_int_equal(eng_auto_proposes(&f->s, &f->pass, CHOICES), CHOICES);
     while (n < 100 && eng_auto_proposes(&f->s, &f->pass, CHOICES)) {
         learn(f, unlikely, 5, 1);
         n++;
@@ -258,7 +258,24 @@ static void proposals_stop_while_none_pays_but_for_one_now_and_then(void **state
     expect_lengths(f, 0, 0, 0);
     f->s.automatic.pass.seconds[1] = 2.0;
     learn(f, likely, 5, 30);
-    assert_true(eng_auto_proposes(&f->s, &f->pass, CHOICES));
+    assert_int_equal(eng_auto_proposes(&f->s, &f->pass, CHOICES), CHOICES);
+    fake_free(f);
+}
+
+/* A trial of all would cost as much as several passes: it is one sequence in sixteen, and at least one. */
+static void a_trial_is_of_few_sequences(void **state)
+{
+    (void)state;
+    static const int32_t n[] = {1, 3, 16, 17, 33};
+    static const int32_t tried[] = {1, 1, 1, 2, 3};
+    fake *const f = fake_new(1e-6, 1e3);
+    for (int k = 0; k < 5; k++) {
+        for (int i = 1; i < 64; i++) {
+            assert_int_equal(eng_auto_proposes(&f->s, &f->pass, n[k]), 0);
+        }
+        assert_int_equal(eng_auto_proposes(&f->s, &f->pass, n[k]), tried[k]);
+        assert_true(f->s.automatic.probing);
+    }
     fake_free(f);
 }
 
@@ -268,7 +285,7 @@ static void rows_are_planned_for_a_trial(void **state)
     (void)state;
     fake *const f = fake_new(1e-6, 1e3);
     for (int i = 1; i < 64; i++) {
-        assert_false(eng_auto_proposes(&f->s, &f->pass, CHOICES));
+        assert_int_equal(eng_auto_proposes(&f->s, &f->pass, CHOICES), 0);
         assert_int_equal(eng_auto_wants_rows(&f->s, &f->pass), i == 63);
     }
     assert_true(eng_auto_proposes(&f->s, &f->pass, CHOICES));
@@ -332,6 +349,7 @@ int main(void)
         cmocka_unit_test(a_short_proposal_takes_no_part_of_the_budget_away),
         cmocka_unit_test(what_cannot_be_verified_is_not_counted_on),
         cmocka_unit_test(proposals_stop_while_none_pays_but_for_one_now_and_then),
+        cmocka_unit_test(a_trial_is_of_few_sequences),
         cmocka_unit_test(rows_are_planned_for_a_trial),
         cmocka_unit_test(what_passes_take_corrects_the_tables),
         cmocka_unit_test(the_mean_follows_late_proposals),
