@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WAYS = 3, OFF = 0, FIXED = 1, AUTO = 2, FIXED_DRAFTS = 5, MAX_TURNS = 121, MAX_BATCH = 128, MAX_OUT = 96, EOS = 1 };
+enum { WAYS = 3, OFF = 0, FIXED = 1, AUTO = 2, FIXED_DRAFTS = 5, MAX_TURNS = 301, MAX_BATCH = 128, MAX_OUT = 96, EOS = 1 };
 
 static const char *const WAY_NAMES[WAYS] = {"off", "fixed:5", "auto"};
 

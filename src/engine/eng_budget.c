@@ -62,23 +62,29 @@ static void set_point(eng_cost *cost, int32_t at, double seconds)
     }
 }
 
-void eng_cost_learn(eng_cost *cost, int32_t rows, double seconds)
+void eng_cost_follow(eng_cost *cost, double off)
+{
+    for (int32_t k = 0; k < cost->n; k++) {
+        cost->seconds[k] *= 1.0 + LEARN_ALL * off;
+    }
+}
+
+double eng_cost_learn(eng_cost *cost, int32_t rows, double seconds)
 {
     if (cost->n == 0 || rows < 1 || !isfinite(seconds) || !(seconds > 0.0)) {
-        return;
+        return 0.0;
     }
     const int32_t i = point_at(cost, rows);
     const double off = seconds / eng_cost_seconds(cost, rows) - 1.0;
     const double counted = off < -LEARN_MOST ? -LEARN_MOST : off > LEARN_MOST ? LEARN_MOST : off;
-    for (int32_t k = 0; k < cost->n; k++) {
-        cost->seconds[k] *= 1.0 + LEARN_ALL * counted;
-    }
+    eng_cost_follow(cost, counted);
     const double factor = 1.0 + LEARN_NEAR * counted;
     const double before = i > 0 ? cost->seconds[i - 1] * factor : 0.0;
     set_point(cost, i, cost->seconds[i] * factor);
     if (i > 0 && cost->rows[i] > rows) {
         set_point(cost, i - 1, before);
     }
+    return counted;
 }
 
 /* ---- survival ---- */
@@ -139,11 +145,13 @@ static void sink(const eng_claim *claims, int32_t *heap, int32_t n, int32_t at)
     }
 }
 
-static double speed(const eng_step_cost *step, double tokens, int64_t rows)
+static double speed_by(const eng_cost *pass, const eng_step_cost *step, double tokens, int64_t rows)
 {
-    const double seconds = eng_cost_seconds(step->pass, rows < INT32_MAX ? (int32_t)rows : INT32_MAX) + step->seconds;
-    return step->pass->n > 0 && seconds > 0.0 ? tokens / seconds : 0.0;
+    const double seconds = eng_cost_seconds(pass, rows < INT32_MAX ? (int32_t)rows : INT32_MAX) + step->seconds;
+    return pass->n > 0 && seconds > 0.0 ? tokens / seconds : 0.0;
 }
+
+static double speed(const eng_step_cost *step, double tokens, int64_t rows) { return speed_by(step->pass, step, tokens, rows); }
 
 /* Gives out up to `most` drafts, the likeliest first. *best = the speed that is highest on the way; returns at how many. */
 static int32_t take(const eng_step_cost *step, eng_claim *claims, int32_t n, int32_t *heap, int32_t most, double *best)
@@ -158,7 +166,7 @@ static int32_t take(const eng_step_cost *step, eng_claim *claims, int32_t n, int
     for (int32_t i = n / 2 - 1; i >= 0; i--) {
         sink(claims, heap, n, i);
     }
-    *best = speed(step, tokens, rows);
+    *best = speed_by(step->plain != NULL ? step->plain : step->pass, step, tokens, rows);
     for (int32_t k = 1; k <= most && n > 0; k++) {
         eng_claim *const c = &claims[heap[0]];
         const float a = next_of(c);

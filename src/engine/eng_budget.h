@@ -28,8 +28,11 @@ typedef struct eng_cost {
 bool eng_cost_add(eng_cost *cost, int32_t rows, double seconds);
 /* A pass of so many rows took so long. All points follow by a 25th of what it is off, since the machine as a whole may be slower now, and
  * the points around it by a 12th more; more than a quarter off counts as a quarter. So points that are seldom run do not stay behind, and
- * disturbed passes, which are few but long, move little. What makes no sense, and an empty table, change nothing. */
-void eng_cost_learn(eng_cost *cost, int32_t rows, double seconds);
+ * disturbed passes, which are few but long, move little. What makes no sense, and an empty table, change nothing. Returns what it counts
+ * as off, of one: -0.25 to 0.25. */
+double eng_cost_learn(eng_cost *cost, int32_t rows, double seconds);
+/* Another table of the same machine was so far off: all points follow as theirs do. */
+void eng_cost_follow(eng_cost *cost, double off);
 /* Linear between points, and beyond the last; in front of the first what the first says. 0 = the table is empty. */
 double eng_cost_seconds(const eng_cost *cost, int32_t rows);
 
@@ -47,6 +50,7 @@ typedef struct eng_claim {
 /* The rest of a step: its rows besides those of the claims, its seconds besides the pass, and how many drafts it has room for. */
 typedef struct eng_step_cost {
     const eng_cost *pass;
+    const eng_cost *plain; /* of passes without any draft; NULL = pass */
     double seconds;
     int32_t rows;
     int32_t room;

@@ -38,6 +38,7 @@ void eng_cache_reset(eng_cache *c, mdl_seq *seq)
     seq->n_frozen = 0;
     seq->window_from = 0;
     seq->decoder_from = 0;
+    seq->draft_from = 0;
     seq->n_recent = 0;
     c->n_ids = 0;
     c->n_prompt = 0;

@@ -30,6 +30,7 @@
 #define ENG_MAX_DRAFT (OPS_REWIND - 1)
 _Static_assert(ENG_MAX_DRAFT == DI_MAX_VERIFIED, "figures of the scheduler have a place for each draft");
 #define ENG_DRAFT_GROUP 64 /* sequences that the draft model runs at once */
+#define ENG_DRAFT_CONTEXT 32 /* rows of context that a proposal needs, when some were left out before */
 
 typedef enum eng_phase {
     ENG_WAITING, /* its task is in the queue */
@@ -185,7 +186,8 @@ typedef struct eng_executor {
  * scheduler's. */
 typedef struct eng_auto {
     bool on;
-    eng_cost pass;             /* by rows */
+    eng_cost pass;             /* with drafts, by rows */
+    eng_cost plain;            /* without: rows of one sequence each, which have less in common */
     eng_cost proposal;         /* by sequences, up to a group */
     float mean[ENG_MAX_DRAFT]; /* survival of late proposals */
     int32_t n_idle;            /* passes since the last proposal */
@@ -331,8 +333,10 @@ void eng_auto_close(di_scheduler *s);
 void eng_auto_cut(di_scheduler *s, const eng_pass *p);
 /* How many of n sequences of this pass shall have drafts in the next: all, none, or a few as a trial. Executor. */
 int32_t eng_auto_proposes(di_scheduler *s, const eng_pass *p, int32_t n);
+/* Whether the next pass may leave the draft model's context out, for no proposal is near. Executor. */
+bool eng_auto_rests(const di_scheduler *s, const eng_pass *p);
 /* Whether drafts may be there for the pass behind the next. Executor. */
-bool eng_auto_wants_rows(const di_scheduler *s, const eng_pass *p);
+bool eng_auto_wants_rows(const di_scheduler *s);
 /* What the pass took, and proposals for so many sequences. Executor. */
 void eng_auto_timed(di_scheduler *s, const eng_pass *p, double seconds, int32_t n_proposals, double proposing);
 /* The choice has a new proposal. Executor. */

@@ -1,10 +1,13 @@
 /* eng_sched_auto.c - drafts as far as they pay (`draft_auto`): costs, whether to propose, and how many drafts a pass verifies.
  *
- * When the scheduler is made, passes and proposals of several sizes are timed behind a window of tokens, as most of them will run; from then
- * on each one that runs corrects the tables. Before a pass is handed over its drafts are cut to what eng_budget.h chooses from their
- * survival. Before a proposal is made the same account is taken with the survival that proposals had of late: when none pays, none is made,
- * but for a trial now and then, of few sequences and verified in full, to see whether it would by now. What coupled choices give depends on none of this (docs/decisions/0009), so measured times may decide; for
- * others whether a draft is verified depends on what was known before it (eng_budget.h, docs/decisions/0015). */
+ * When the scheduler is made, passes and proposals of several sizes are timed behind a window of tokens, as most of them will run; from
+ * then on each one that runs corrects the tables, passes without any draft their own: rows of many sequences have less in common than
+ * those of few. Before a pass is handed over its drafts are cut to what eng_budget.h chooses from their survival. Before a proposal is made
+ * the same account is taken with the survival that proposals had of late: when none pays, none is made, but for a trial now and then, of
+ * few sequences and verified in full, to see whether it would by now. Between trials passes leave the draft model's context out as well
+ * (mdl_draft_rest), but for the window before the next. What coupled choices give depends on none of this (docs/decisions/0009), so
+ * measured times may decide; for others whether a draft is verified depends on what was known before it (eng_budget.h,
+ * docs/decisions/0015). */
 #include "core/core.h"
 #include "engine/eng_sched.h"
 
@@ -16,8 +19,9 @@
 #define MEASURE_SWEEPS 4        /* the least of a size counts: whatever disturbs makes it longer, and seldom all sweeps */
 #define CONTEXT_ROWS 32         /* of the passes that fill the window first */
 #define CONTEXT_NS 200000000    /* and for how long they may do so */
-#define PROBE_PASSES 64         /* a proposal after so many passes without one, */
+#define PROBE_PASSES 512        /* a proposal after so many passes without one, */
 #define PROBE_SHARE 16          /* of one sequence in so many: their texts are alike enough, and a trial of all costs several passes */
+#define REST_PASSES 8           /* after so many no context is written, until a window before the trial */
 #define WHOLE_PASSES 64         /* of passes that would be cut one is not, lest the cost of large ones is never corrected */
 #define MEAN_WEIGHT 0.1f        /* of one proposal in the mean */
 
@@ -143,6 +147,7 @@ static di_status measure(di_scheduler *s, di_error *err)
         }
         if (status == DI_OK) {
             status = measure_sizes(m, time_pass, most, &s->automatic.pass, err);
+            s->automatic.plain = s->automatic.pass; /* until there are such passes */
         }
         if (status == DI_OK) {
             status = measure_sizes(m, time_proposal, s->draft_group, &s->automatic.proposal, err);
@@ -252,7 +257,8 @@ void eng_auto_cut(di_scheduler *s, const eng_pass *p)
     }
     const bool judged = any_judged(p);
     int32_t n = make_claims(s, p, judged);
-    const eng_step_cost step = {.pass = &a->pass, .seconds = proposal_seconds(s, n), .rows = p->n_prefill, .room = s->step_tokens};
+    const eng_step_cost step = {
+        .pass = &a->pass, .plain = &a->plain, .seconds = proposal_seconds(s, n), .rows = p->n_prefill, .room = s->step_tokens};
     (void)eng_budget_choose(&step, a->claims, n, a->heap);
     if (judged) {
         const int32_t budget = given(a->claims, n);
@@ -276,7 +282,7 @@ int32_t eng_auto_proposes(di_scheduler *s, const eng_pass *p, int32_t n)
     eng_auto *const a = &s->automatic;
     const eng_step_cost step = {
         .pass = &a->pass, .seconds = proposal_seconds(s, n), .rows = p->n_prefill, .room = s->step_tokens - p->n_prefill - n};
-    const double without = n / eng_cost_seconds(&a->pass, p->n_prefill + n);
+    const double without = n / eng_cost_seconds(&a->plain, p->n_prefill + n);
     const bool pays = eng_budget_even(&step, n, a->mean, s->draft_length) > without;
     a->n_idle++;
     if (!pays && a->n_idle < PROBE_PASSES) {
@@ -287,18 +293,28 @@ int32_t eng_auto_proposes(di_scheduler *s, const eng_pass *p, int32_t n)
     return pays ? n : (n + PROBE_SHARE - 1) / PROBE_SHARE;
 }
 
-bool eng_auto_wants_rows(const di_scheduler *s, const eng_pass *p)
+bool eng_auto_rests(const di_scheduler *s, const eng_pass *p)
 {
-    return !s->automatic.on || p->proposed || s->automatic.n_idle == PROBE_PASSES - 1;
+    const eng_auto *const a = &s->automatic;
+    return a->on && p->n_prefill == 0 && a->n_idle >= REST_PASSES && a->n_idle < PROBE_PASSES - s->engine->c->window;
+}
+
+/* Where nobody wanted drafts, because texts ended, the last answer holds: else the first drafts of the next text would have no rows. */
+bool eng_auto_wants_rows(const di_scheduler *s)
+{
+    return !s->automatic.on || s->automatic.n_idle == 0 || s->automatic.n_idle == PROBE_PASSES - 1;
 }
 
 void eng_auto_timed(di_scheduler *s, const eng_pass *p, double seconds, int32_t n_proposals, double proposing)
 {
+    eng_auto *const a = &s->automatic;
     if (p->n_prefill == 0) { /* rows of prompts have no logits and no samples */
-        eng_cost_learn(&s->automatic.pass, p->n_rows, seconds);
+        const bool drafted = p->n_rows > p->n_parts;
+        const double off = eng_cost_learn(drafted ? &a->pass : &a->plain, p->n_rows, seconds);
+        eng_cost_follow(drafted ? &a->plain : &a->pass, off);
     }
     if (n_proposals > 0 && n_proposals <= s->draft_group) {
-        eng_cost_learn(&s->automatic.proposal, n_proposals, proposing);
+        (void)eng_cost_learn(&a->proposal, n_proposals, proposing);
     }
 }
 

@@ -40,6 +40,12 @@ static eng_choice *wants_draft(const eng_pass *p, const eng_part *part, int32_t 
     return last->taken && last->status == DI_OK && !last->sample.is_stop && c->has_cache ? c : NULL;
 }
 
+/* Enough of its context is there: what is proposed behind less is hardly ever right. */
+static bool has_context(const eng_choice *c)
+{
+    return c->seq.draft_from == 0 || c->seq.n_tokens - c->seq.draft_from >= ENG_DRAFT_CONTEXT;
+}
+
 typedef struct proposal {
     eng_choice *choices[ENG_DRAFT_GROUP];
     const mdl_seq *seqs[ENG_DRAFT_GROUP];
@@ -155,11 +161,12 @@ int32_t eng_draft_propose(di_scheduler *s, eng_pass *p)
     const int32_t wanted = s->draft_length > 0 ? count_wanted(p) : 0;
     const int32_t n = wanted == 0 || !s->automatic.on ? wanted : eng_auto_proposes(s, p, wanted);
     const int32_t first = n < wanted ? s->draft_turn % wanted : 0;
-    p->proposed = n > 0;
+    int32_t made = 0;
     for (int32_t i = 0, at = 0; i < p->n_parts && n > 0; i++) {
         int32_t anchor = 0;
         eng_choice *const c = wants_draft(p, &p->parts[i], &anchor);
-        if (c != NULL && (at++ - first + wanted) % wanted < n) {
+        if (c != NULL && (at++ - first + wanted) % wanted < n && has_context(c)) {
+            made++;
             g.choices[g.n] = c;
             g.seqs[g.n] = &c->seq;
             g.previous[g.n] = anchor;
@@ -171,5 +178,6 @@ int32_t eng_draft_propose(di_scheduler *s, eng_pass *p)
     }
     propose(s, p, &g);
     s->draft_turn = n < wanted ? first + n : s->draft_turn;
-    return n;
+    p->proposed = made > 0;
+    return made;
 }

@@ -75,6 +75,7 @@ static void run_pass(di_scheduler *s, eng_pass *p)
         run_script(s, p);
     } else {
         int32_t n_rows = 0;
+        mdl_draft_rest(s->engine->runner, eng_auto_rests(s, p));
         p->status = mdl_forward(s->engine->runner, p->items, p->n_items, s->logits, &n_rows, &p->err);
         if (p->status == DI_OK && n_rows != p->n_rows) {
             p->status = err_set(&p->err, DI_E_INTERNAL, "a pass gave %d rows of logits in place of %d", n_rows, p->n_rows);
@@ -97,7 +98,7 @@ static void run_pass(di_scheduler *s, eng_pass *p)
     if (p->status == DI_OK && s->automatic.on) {
         eng_auto_timed(s, p, (double)(sampled_ns - p->began_ns) * 1e-9, n_proposals, (double)p->draft_ns * 1e-9);
     }
-    p->leads = eng_auto_wants_rows(s, p);
+    p->leads = eng_auto_wants_rows(s);
 }
 
 /* ---- the thread ---- */

@@ -160,6 +160,7 @@ static di_status give_input(forward *f, di_error *err)
             hash_row(f, seq, item->ids[t], in_image, f->n_rows);
         }
         seq->n_tokens += item->n;
+        seq->draft_from = r->draft_rests ? seq->n_tokens : seq->draft_from;
     }
     size_t rows = (size_t)f->n_rows;
     r->ops->upload(r->dev, r->b.ids, r->host_ids, rows * sizeof(int32_t));
@@ -564,8 +565,11 @@ static di_status run_repeated(forward *f, float *logits, int32_t *n_logits, di_e
     if (status != DI_OK) {
         return status;
     }
-    const ops_step step = {
-        .n_rows = f->n_rows, .n_seqs = f->n_items, .seqs = r->seqs, .page_tokens = MDL_PAGE_TOKENS, .key = r->b.logits};
+    const ops_step step = {.n_rows = f->n_rows,
+                           .n_seqs = f->n_items,
+                           .seqs = r->seqs,
+                           .page_tokens = MDL_PAGE_TOKENS,
+                           .key = r->b.logits + r->draft_rests}; /* other stages, other key */
     bool done = r->ops->step_begin(r->dev, &step);
     for (int tries = 0; !done && tries < 2; tries++) {
         backbone(f);

@@ -3,7 +3,10 @@
  *
  * Context rows are written for every row that passes the last tap layer, drafts under verification included: rings have room for rows that
  * are taken back (mdl_seq_rewind), and a block sees only rows before its anchor. A prompt's rows that stop early leave a window's worth
- * at the last tap layer, which is all that a block ever sees (4.3). */
+ * at the last tap layer, which is all that a block ever sees (4.3).
+ *
+ * While nobody proposes, passes may do without (mdl_draft_rest): blocks then see no row before the last of these passes, and as a block
+ * sees a window of rows at most, they are what they would have been as soon as that many have run since. */
 #include "core/core.h"
 #include "model/model_int.h"
 
@@ -13,6 +16,8 @@
 
 int32_t mdl_draft_block(const mdl_runner *r) { return r->draft ? r->c->draft.block_size : 0; }
 int32_t mdl_draft_most(const mdl_runner *r) { return r->draft ? r->max_rows / r->c->draft.block_size : 0; }
+
+void mdl_draft_rest(mdl_runner *r, bool rest) { r->draft_rests = rest && r->draft; }
 
 /* ---- context (1.3, 1.4) ---- */
 
@@ -63,7 +68,7 @@ void mdl_draft_tap(mdl_runner *r, int32_t layer, int32_t n_rows, int32_t n_items
     const int64_t width = (int64_t)c->draft.n_taps * c->hidden;
     int32_t before = 0; /* taps of earlier layers: ascending order, whatever that of the ids is */
     bool tapped = false;
-    for (int32_t i = 0; r->draft && i < c->draft.n_taps; i++) {
+    for (int32_t i = 0; r->draft && !r->draft_rests && i < c->draft.n_taps; i++) {
         before += c->draft.taps[i] < layer;
         tapped = tapped || c->draft.taps[i] == layer;
     }
@@ -138,6 +143,13 @@ static void block_stage(mdl_runner *r, int32_t n_rows, int32_t stage)
     trace_stage(r, stage, "x_out", DI_BF16, r->b.x, 3, r->c->hc, r->c->hidden);
 }
 
+/* The first position whose context row is there. */
+static int64_t context_from(const mdl_seq *seq)
+{
+    const int64_t from = seq->window_from > seq->decoder_from ? seq->window_from : seq->decoder_from;
+    return from > seq->draft_from ? from : seq->draft_from;
+}
+
 /* ids = anchor, then the noise token; positions from the anchor's on. */
 static void lay_out(mdl_runner *r, const mdl_seq *const *seqs, const int32_t *anchors, int32_t n)
 {
@@ -147,7 +159,7 @@ static void lay_out(mdl_runner *r, const mdl_seq *const *seqs, const int32_t *an
         r->seqs[i] = (ops_seq){.row0 = i * block,
                                .n_rows = block,
                                .pos0 = seq->n_tokens,
-                               .window_from = seq->window_from > seq->decoder_from ? seq->window_from : seq->decoder_from,
+                               .window_from = context_from(seq),
                                .state = seq->state,
                                .pages = seq->pages};
         for (int32_t t = 0; t < block; t++) {

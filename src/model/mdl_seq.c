@@ -57,6 +57,7 @@ void mdl_seq_continue(mdl_seq *seq, const mdl_seq *from)
     seq->n_frozen = from->n_frozen;
     seq->window_from = from->window_from;
     seq->decoder_from = from->decoder_from;
+    seq->draft_from = from->draft_from;
     seq->n_recent = from->n_recent;
     memcpy(seq->recent, from->recent, sizeof seq->recent);
 }
@@ -78,6 +79,7 @@ void mdl_seq_rewind(mdl_seq *seq, int32_t n)
         memmove(seq->recent, seq->recent + n, (size_t)seq->n_recent * sizeof *seq->recent);
     }
     seq->n_tokens -= n;
+    seq->draft_from = seq->draft_from < seq->n_tokens ? seq->draft_from : seq->n_tokens;
 }
 
 void mdl_copy_state(mdl_runner *r, void *dst, const void *src) { r->ops->copy(r->dev, dst, src, r->layout.state_bytes); }

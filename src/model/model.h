@@ -68,6 +68,7 @@ typedef struct mdl_seq {
     int32_t recent[MDL_MAX_NGRAM + OPS_REWIND]; /* compressed Engram ids of the last tokens, newest first */
     int32_t n_recent;
     int64_t decoder_from; /* decoder layers run for tokens from here on, and see no window row before (bounded replay); else 0 */
+    int64_t draft_from;   /* blocks of drafts see no row before: there are some that mdl_draft_rest left out; else 0 */
 } mdl_seq;
 
 void mdl_seq_init(mdl_runner *r, mdl_seq *seq, uint8_t *state);
@@ -138,6 +139,10 @@ di_status mdl_forward(mdl_runner *r, const mdl_item *items, int32_t n_items, flo
 
 int32_t mdl_draft_block(const mdl_runner *r); /* drafts of a proposal; 0 = no draft model */
 int32_t mdl_draft_most(const mdl_runner *r);  /* sequences of one mdl_draft_begin */
+
+/* With `rest`, passes from the next one on leave the draft model's context out, which is a few percent of their time: proposals behind them
+ * are of less use until a window of tokens has run without. Nothing else depends on it. */
+void mdl_draft_rest(mdl_runner *r, bool rest);
 
 /* Runs one block for each of n sequences behind what they have; anchors[n] are the tokens that come next. Nothing of the sequences
  * changes. Errors: DI_E_MEMORY, DI_E_DEVICE. */

@@ -101,6 +101,7 @@ struct mdl_runner {
     uint8_t *host_given;
     int64_t *host_hash;
     bool failed;      /* an allocation inside the pass failed */
+    bool draft_rests; /* the pass writes no draft context */
 };
 
 /* Stages of a block over the rows in the runner's buffers, for layers of the backbone and stages of the draft (mdl_block.c). Names and

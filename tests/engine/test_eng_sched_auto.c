@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHOICES = 3, STEP = 64 };
+enum { CHOICES = 3, STEP = 64, TRIAL = 512, WINDOW = 128 };
 
 typedef struct fake {
     mdl_config config;
@@ -44,6 +44,7 @@ static fake *fake_new(double row, double proposal)
     fake *const f = calloc(1, sizeof *f);
     assert_non_null(f);
     f->engine.c = &f->config;
+    f->config.window = WINDOW;
     f->s.engine = &f->engine;
     f->s.step_tokens = STEP;
     f->s.draft_length = 5;
@@ -51,6 +52,7 @@ static fake *fake_new(double row, double proposal)
     f->s.automatic = (eng_auto){.on = true, .claims = f->claims, .heap = f->heap};
     assert_true(eng_cost_add(&f->s.automatic.pass, 1, 1.0));
     assert_true(eng_cost_add(&f->s.automatic.pass, 101, 1.0 + 100.0 * row));
+    f->s.automatic.plain = f->s.automatic.pass;
     assert_true(eng_cost_add(&f->s.automatic.proposal, 1, proposal));
     assert_true(eng_cost_add(&f->s.automatic.proposal, 2, proposal * 1.5));
     f->pass.parts = f->parts;
@@ -247,10 +249,10 @@ static void proposals_stop_while_none_pays_but_for_one_now_and_then(void **state
     }
     assert_in_range(n, 5, 40);
     int idle = 1;
-    while (idle < 1000 && !eng_auto_proposes(&f->s, &f->pass, CHOICES)) {
+    while (idle < 2000 && !eng_auto_proposes(&f->s, &f->pass, CHOICES)) {
         idle++;
     }
-    assert_int_equal(idle, 63); /* the 64th proposes, and nothing is cut of it */
+    assert_int_equal(idle, TRIAL - 1); /* the next one proposes, and nothing is cut of it */
     f->s.automatic.pass.seconds[1] = 1e6;
     eng_auto_cut(&f->s, &f->pass);
     expect_lengths(f, 5, 5, 5);
@@ -270,7 +272,7 @@ static void a_trial_is_of_few_sequences(void **state)
     static const int32_t tried[] = {1, 1, 1, 2, 3};
     fake *const f = fake_new(1e-6, 1e3);
     for (int k = 0; k < 5; k++) {
-        for (int i = 1; i < 64; i++) {
+        for (int i = 1; i < TRIAL; i++) {
             assert_int_equal(eng_auto_proposes(&f->s, &f->pass, n[k]), 0);
         }
         assert_int_equal(eng_auto_proposes(&f->s, &f->pass, n[k]), tried[k]);
@@ -279,18 +281,62 @@ static void a_trial_is_of_few_sequences(void **state)
     fake_free(f);
 }
 
+/* While drafts pay, a text that ends changes nothing: the first drafts of the next one have rows. */
+static void rows_stay_planned_from_text_to_text(void **state)
+{
+    (void)state;
+    fake *const f = fake_new(1e-6, 0.1);
+    assert_true(eng_auto_wants_rows(&f->s));
+    assert_int_equal(eng_auto_proposes(&f->s, &f->pass, CHOICES), CHOICES);
+    f->pass.proposed = false;
+    assert_true(eng_auto_wants_rows(&f->s));
+    fake_free(f);
+}
+
+/* Not at once, not for prompts, and not in the window before a trial, which shall see what a text that always had drafts would. */
+static void context_rests_between_trials(void **state)
+{
+    (void)state;
+    fake *const f = fake_new(1e-6, 1e3);
+    for (int i = 1; i < TRIAL; i++) {
+        assert_int_equal(eng_auto_proposes(&f->s, &f->pass, CHOICES), 0);
+        assert_int_equal(eng_auto_rests(&f->s, &f->pass), i >= 8 && i < TRIAL - WINDOW);
+        f->pass.n_prefill = 1;
+        assert_false(eng_auto_rests(&f->s, &f->pass));
+        f->pass.n_prefill = 0;
+    }
+    assert_int_equal(eng_auto_proposes(&f->s, &f->pass, CHOICES), 1);
+    assert_false(eng_auto_rests(&f->s, &f->pass));
+    f->s.automatic.n_idle = 100;
+    f->s.automatic.on = false;
+    assert_false(eng_auto_rests(&f->s, &f->pass));
+    fake_free(f);
+}
+
+/* Passes without drafts have costs of their own: dear ones make drafts pay that would not at the others' price. */
+static void plain_passes_have_their_own_price(void **state)
+{
+    (void)state;
+    fake *const f = fake_new(1.0, 0.1);
+    f->s.automatic.plain.seconds[0] = 9.0;
+    f->s.automatic.plain.seconds[1] = 900.0;
+    assert_int_equal(eng_auto_proposes(&f->s, &f->pass, CHOICES), CHOICES);
+    eng_auto_cut(&f->s, &f->pass);
+    assert_true(f->tasks[0]->choices[0].n_drafts > 0);
+    fake_free(f);
+}
+
 /* Two passes ahead, because one is planned while another runs. */
 static void rows_are_planned_for_a_trial(void **state)
 {
     (void)state;
     fake *const f = fake_new(1e-6, 1e3);
-    for (int i = 1; i < 64; i++) {
+    for (int i = 1; i < TRIAL; i++) {
         assert_int_equal(eng_auto_proposes(&f->s, &f->pass, CHOICES), 0);
-        assert_int_equal(eng_auto_wants_rows(&f->s, &f->pass), i == 63);
+        assert_int_equal(eng_auto_wants_rows(&f->s), i == TRIAL - 1);
     }
     assert_true(eng_auto_proposes(&f->s, &f->pass, CHOICES));
-    f->pass.proposed = true;
-    assert_true(eng_auto_wants_rows(&f->s, &f->pass));
+    assert_true(eng_auto_wants_rows(&f->s));
     fake_free(f);
 }
 
@@ -307,7 +353,12 @@ static void what_passes_take_corrects_the_tables(void **state)
     assert_true(fabs(a->proposal.seconds[1] - 0.75) < 1e-9);
     f->pass.n_prefill = 0;
     eng_auto_timed(&f->s, &f->pass, 0.9, 2, 0.75 * 0.9); /* a tenth off, both */
-    assert_true(fabs(a->pass.seconds[0] - 0.996 * 0.992) < 1e-9);
+    assert_true(fabs(a->plain.seconds[0] - 0.996 * 0.992) < 1e-9);
+    assert_true(fabs(a->pass.seconds[0] - 0.996) < 1e-9); /* the machine as a whole, not passes with drafts */
+    f->pass.n_rows = CHOICES + 98;
+    eng_auto_timed(&f->s, &f->pass, a->pass.seconds[1] * 0.9, 0, 0.0);
+    assert_true(fabs(a->pass.seconds[1] - 2.0 * 0.996 * 0.996 * 0.992) < 1e-9);
+    assert_true(fabs(a->plain.seconds[0] - 0.996 * 0.992 * 0.996) < 1e-9);
     assert_true(fabs(a->proposal.seconds[1] - 0.75 * 0.996 * 0.992) < 1e-9);
     fake_free(f);
 }
@@ -350,6 +401,9 @@ int main(void)
         cmocka_unit_test(what_cannot_be_verified_is_not_counted_on),
         cmocka_unit_test(proposals_stop_while_none_pays_but_for_one_now_and_then),
         cmocka_unit_test(a_trial_is_of_few_sequences),
+        cmocka_unit_test(rows_stay_planned_from_text_to_text),
+        cmocka_unit_test(context_rests_between_trials),
+        cmocka_unit_test(plain_passes_have_their_own_price),
         cmocka_unit_test(rows_are_planned_for_a_trial),
         cmocka_unit_test(what_passes_take_corrects_the_tables),
         cmocka_unit_test(the_mean_follows_late_proposals),
