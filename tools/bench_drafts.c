@@ -149,6 +149,9 @@ di_status bench_drafts_run(const di_model *model, const bench_setup *setup, int3
     figures off;
     figures on;
     options.draft = true;
+    if (options.chunk_tokens < n * MOST_TOKENS) { /* a step has room for the drafts of all */
+        options.chunk_tokens = n * MOST_TOKENS;
+    }
     di_status status = di_engine_open(model, &options, &engine, err);
     if (status == DI_OK) {
         status = run_way(engine, setup, n, false, &off, err);
