@@ -244,6 +244,94 @@ static void bench_seams()
     LAB_CHECK(cudaFree(out));
 }
 
+/* --- Selection ------------------------------------------------------------------------------------------------------------------- */
+
+/* Scores and the best of t rows that see `tokens` / ratio entries each: bytes of the keys once, of the scores once. The pages of all
+ * sequences are the same ones, as those of a common prefix are. */
+static void bench_selection(int t, int64_t tokens, int ratio, bool blocks)
+{
+    const int KEY_BYTES = 68;
+    const int PER_PAGE = 256;
+    const int n = (int)(tokens / ratio);
+    const int n_pages = n / PER_PAGE + 1;
+    char name[2][48];
+    for (int i = 0; i < 2; i++) {
+        snprintf(name[i], sizeof name[i], "%s%s_%d_%d", i == 0 ? "scores" : "select", blocks ? "_blocks" : "", n, t);
+    }
+    if (strstr(name[0], wanted) == nullptr && strstr(name[1], wanted) == nullptr) {
+        return;
+    }
+    uint8_t *pages = lab_bytes((size_t)n_pages * PER_PAGE * KEY_BYTES, 51, 0x78, 4);
+    std::vector<uint8_t> table((size_t)t * sizeof(cu_seq) + (size_t)(t + t % 2) * 4 + (size_t)n_pages * 8);
+    const size_t pages_at = table.size() - (size_t)n_pages * 8;
+    for (int i = 0; i < t; i++) {
+        cu_seq seq = {};
+        seq.row0 = i;
+        seq.n_rows = 1;
+        seq.pos0 = tokens - 1;
+        seq.pages_at = (int64_t)pages_at;
+        memcpy(&table[(size_t)i * sizeof seq], &seq, sizeof seq);
+        memcpy(&table[(size_t)t * sizeof seq + (size_t)i * 4], &i, 4);
+    }
+    for (int i = 0; i < n_pages; i++) {
+        const uint8_t *page = pages + (size_t)i * PER_PAGE * KEY_BYTES;
+        memcpy(&table[pages_at + (size_t)i * 8], &page, 8);
+    }
+    cu_index_job a = {};
+    a.n_rows = a.n_group = t;
+    a.ratio = ratio;
+    a.n_heads = 64;
+    a.index_dim = 128;
+    a.topk = 512;
+    a.n_blocks = 2048;
+    a.block_size = 8;
+    a.make_candidates = blocks;
+    a.stride = (n + 8) / 8 * 8;
+    a.block_stride = (a.stride / 8 + 8) / 8 * 8;
+    a.cand_stride = a.block_stride / 8;
+    a.seqs.table = upload(table);
+    a.seqs.n_seqs = t;
+    a.seqs.row_seq_at = (int64_t)((size_t)t * sizeof(cu_seq));
+    a.index_keys.per_page = PER_PAGE;
+    a.index_keys.row_bytes = KEY_BYTES;
+    std::vector<int8_t> codes;
+    std::vector<float> weights;
+    for (int i = 0; i < t * 64 * 128; i++) {
+        codes.push_back((int8_t)((int)(lab_mix(i) % 25) - 12));
+    }
+    for (int i = 0; i < t * 64; i++) {
+        weights.push_back((float)(int)(lab_mix(i) % 2001) / 1000.0f - 1.0f);
+    }
+    a.codes = upload(codes);
+    a.weights = upload(weights);
+    a.scales = upload(std::vector<float>((size_t)t * 64 * 4, 0.25f));
+    a.order = device<uint16_t>((size_t)t * a.stride);
+    a.block_order = device<uint16_t>((size_t)t * a.block_stride);
+    a.candidates = device<uint8_t>((size_t)t * a.cand_stride);
+    a.list = device<int32_t>((size_t)t * a.topk);
+    const int repeats = (double)t * n > 4e6 ? 5 : 40;
+    double us = lab_time(repeats, 5, [&](cudaStream_t s, int) { LAB_CHECK((cudaError_t)cu_launch_index_scores(&a, s)); });
+    report(name[0], us, (double)t * n * KEY_BYTES);
+    us = lab_time(repeats, 5, [&](cudaStream_t s, int) { LAB_CHECK((cudaError_t)cu_launch_index_select(&a, s)); });
+    report(name[1], us, (double)t * n * 2);
+    for (const void *p : {(const void *)pages, (const void *)a.seqs.table, (const void *)a.codes, (const void *)a.weights,
+                          (const void *)a.scales, (const void *)a.order, (const void *)a.block_order, (const void *)a.candidates,
+                          (const void *)a.list}) {
+        LAB_CHECK(cudaFree((void *)p));
+    }
+}
+
+static void bench_selections()
+{
+    for (int t : {1, 8, 64}) {
+        for (int64_t tokens : {8192, 131072, 1048576}) {
+            bench_selection(t, tokens, 2, false);
+        }
+    }
+    bench_selection(1, 131072, 1, true);
+    bench_selection(1, 1048576, 1, true);
+}
+
 /* bench_stages [PART]: only the cases whose name holds PART. The ceiling is read again at the end: a card that throttled shows it. */
 int main(int argc, char **argv)
 {
@@ -251,6 +339,7 @@ int main(int argc, char **argv)
     copy_rate = lab_copy_bandwidth("stages");
     bench_linear();
     bench_seams();
+    bench_selections();
     if (wanted[0] == '\0' || strncmp(wanted, "experts", 7) == 0) {
         bench_experts();
     }
