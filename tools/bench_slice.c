@@ -8,6 +8,7 @@
 #include "core/arith.h"
 #include "core/clock.h"
 #include "core/err.h"
+#include "open.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -123,6 +124,7 @@ di_status bench_slice_new(const di_model *model, const bench_setup *setup, bench
         di_engine_stats stats;
         di_engine_get_stats(s->engine, &stats);
         s->threads = stats.n_threads;
+        cli_say_engine_weights(s->engine);
         status = prepare_ceilings(s, err);
     }
     di_stream_stats stream = {.budget_bytes = 0};

@@ -46,7 +46,13 @@ di_status chat_engine_open(chat_engine *e, const chat_engine_options *o, di_erro
     set_sampling(e, o);
     status = di_recipe_open(di_model_tokenizer(e->model), NULL, &e->recipe, err);
     cli_block_interrupt(true); /* not before: loading may take long, and Ctrl-C may end it as usual */
-    return status == DI_OK ? di_engine_open(e->model, &options, &e->engine, err) : status;
+    if (status == DI_OK) {
+        status = di_engine_open(e->model, &options, &e->engine, err);
+    }
+    if (status == DI_OK) {
+        cli_say_engine_weights(e->engine);
+    }
+    return status;
 }
 
 void chat_engine_close(chat_engine *e)

@@ -160,6 +160,9 @@ static di_status open_engine(generation *g, di_error *err)
     g->context = g->max_context > 0 && g->max_context < info.max_tokens ? g->max_context : info.max_tokens;
     cli_logits_init(&g->logits, info.vocab_size);
     di_status status = di_engine_open(g->model, &options, &g->engine, err);
+    if (status == DI_OK && !g->quiet) {
+        cli_say_engine_weights(g->engine);
+    }
     if (status == DI_OK && cli_draft_on(&g->draft)) {
         status = cli_draft_run_new(g->engine, &g->draft, g->constraint.vocabulary, &g->output, &g->drafting, err);
     }

@@ -54,6 +54,9 @@ static di_status open_all(serving *s, di_error *err)
     if (status != DI_OK) {
         return status;
     }
+    di_service_stats stats;
+    di_service_get_stats(s->service, &stats);
+    cli_say_weights(&stats.weights);
     return srv_open(s->service, &server, &s->server, err);
 }
 

@@ -269,6 +269,7 @@ static di_status verify_checkpoint(verification *v, const char *dir, di_error *e
         .chunk_tokens = (int32_t)v->engine.chunk_tokens,
         .ram_budget = v->engine.ram.bytes,
         .ram_percent = v->engine.ram.percent,
+        .weight_cache = v->engine.weight_cache,
     };
     const size_t judged = v->n_judged;
     const size_t exact = v->n_exact;
@@ -389,6 +390,7 @@ static di_status verify_eval(verification *v, const char *dir, di_error *err)
         .chunk_tokens = (int32_t)v->engine.chunk_tokens,
         .ram_budget = v->engine.ram.bytes,
         .ram_percent = v->engine.ram.percent,
+        .weight_cache = v->engine.weight_cache,
     };
     vf_eval e;
     di_model *model = NULL;

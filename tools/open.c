@@ -1,6 +1,8 @@
 /* open.c - see open.h. */
 #include "open.h"
 
+#include <stdio.h>
+
 #define MAX_PATH_BYTES 4096
 
 di_status cli_open_model(const char *dir, di_model **out, di_error *err)
@@ -28,4 +30,18 @@ di_status cli_open_tokenizer(const char *dir, const char *file, di_tokenizer **o
         from = path;
     }
     return di_tokenizer_open(from, out, err);
+}
+
+void cli_say_weights(const di_weight_stats *weights)
+{
+    if (weights->note[0] != '\0') {
+        fprintf(stderr, "deepinfer: %s, %.3f s\n", weights->note, (double)weights->load_ns * 1e-9);
+    }
+}
+
+void cli_say_engine_weights(const di_engine *engine)
+{
+    di_weight_stats weights;
+    di_engine_get_weight_stats(engine, &weights);
+    cli_say_weights(&weights);
 }

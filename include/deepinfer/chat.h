@@ -186,6 +186,7 @@ typedef struct di_service_stats {
     di_kv_stats kv;
     di_cache_stats cache;
     di_stream_stats stream; /* weights that are read when they are needed */
+    di_weight_stats weights;
 } di_service_stats;
 
 DI_API void di_service_get_stats(const di_service *service, di_service_stats *out);

@@ -76,6 +76,9 @@ typedef struct di_engine_options {
     int64_t ram_budget;   /* bytes of weights in memory; 0 = all. What does not fit is read from the checkpoint's files when a token
                            * needs it: same bits, at the disk's speed (docs/streaming.md). Backends cpu and ref */
     int32_t ram_percent;  /* the same as a share of the checkpoint's bytes, 1..100, when ram_budget is 0; 0 = all */
+    const char *weight_cache; /* folder, made when it is not there, in which the first start leaves weights in the form that the backend
+                           * computes with and later ones map them (docs/weight_cache.md). NULL = none. Backend cpu. Nothing that is
+                           * wrong with it fails a start: see di_engine_get_weight_stats */
 } di_engine_options;
 
 DI_API void di_engine_options_default(di_engine_options *out); /* the same as all zero */
@@ -97,6 +100,16 @@ typedef struct di_engine_stats {
 } di_engine_stats;
 
 DI_API void di_engine_get_stats(const di_engine *engine, di_engine_stats *out);
+
+/* How weights were prepared when the engine was opened. */
+typedef struct di_weight_stats {
+    int64_t load_ns;       /* time that it took */
+    int64_t mapped_bytes;  /* weights in forms that the weight cache had */
+    int64_t written_bytes; /* of the file that was added to it */
+    char note[640];        /* one line for people: where weights came from, or why not from the cache; "" without a weight cache */
+} di_weight_stats;
+
+DI_API void di_engine_get_weight_stats(const di_engine *engine, di_weight_stats *out);
 
 /* Weights that are read when they are needed (ram_budget); all zero when everything is in memory. */
 typedef struct di_stream_stats {

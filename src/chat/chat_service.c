@@ -134,6 +134,9 @@ static di_status open_engine(di_service *s, const di_service_options *o, di_scri
     }
     if (status == DI_OK) {
         status = di_engine_open(s->model, &engine, &s->engine, err);
+        if (status == DI_OK) {
+            di_engine_get_weight_stats(s->engine, &s->engine_thread.stats.weights); /* nobody else runs yet */
+        }
     }
     return status == DI_OK ? di_scheduler_new(s->engine, &scheduler, &s->scheduler, err) : status;
 }

@@ -157,6 +157,33 @@ static void form(ops_device *device, ops_matrix *const *matrices, void *const *m
     pool_run(ref_of(device)->pool, n, form_some, &run);
 }
 
+/* --- Forms in files --------------------------------------------------------------------------------------------------------- */
+
+static const char *kept_name(const ops_device *device)
+{
+    return ((const cpu_device *)(const void *)device)->quads != NULL ? CPU_KEPT_QUADS : CPU_KEPT_PLAIN;
+}
+
+static size_t kept_bytes(const ops_device *device, const ops_matrix *shape)
+{
+    (void)device;
+    return cpu_kept_bytes(shape);
+}
+
+static const void *kept_form(const ops_device *device, const ops_matrix *matrix)
+{
+    const cpu_packed *p = matrix->packed;
+    (void)device;
+    return p != NULL ? p->codes : NULL;
+}
+
+static di_status weight_attach(ops_device *device, ops_matrix *matrix, const void *form, di_error *err)
+{
+    cpu_device *dev = (cpu_device *)(void *)device;
+    matrix->packed = cpu_pack_attach(matrix, dev->quads != NULL, form, &dev->store);
+    return matrix->packed != NULL ? DI_OK : err_memory(err, "packed matrix", sizeof(cpu_packed));
+}
+
 const ops_backend cpu_backend = {
     .name = "cpu",
     .description = "packed weights, AVX2 or AVX-512",
@@ -193,4 +220,8 @@ const ops_backend cpu_backend = {
     .draft_attend = cpu_draft_attend,
     .markov = ref_markov,
     .keep_rows = ref_keep_rows,
+    .kept_name = kept_name,
+    .kept_bytes = kept_bytes,
+    .kept_form = kept_form,
+    .weight_attach = weight_attach,
 };

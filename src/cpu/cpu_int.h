@@ -46,6 +46,14 @@ void cpu_packed_free(cpu_packed *p, cpu_store *store);
 /* The same for an FP4 matrix whose codes and scales may lie in the memory of the form (ops_backend.form), which is the
  * caller's: never free it. False leaves w as it is. */
 bool cpu_pack_in_place(ops_matrix *w, void *memory);
+/* Names of the layout above, with and without quads, for forms that are kept in files. A change of the layout needs a new version
+ * (tests/cpu/test_cpu_kept.c). */
+#define CPU_KEPT_QUADS "panels16-quads-1"
+#define CPU_KEPT_PLAIN "panels16-1"
+/* The panels and scales of a packed matrix as one range that starts at `codes`; 0 for a shape that is refused. */
+size_t cpu_kept_bytes(const ops_matrix *w);
+/* A packed matrix over such a range, which stays the caller's. NULL when the shape is refused or memory is short. */
+cpu_packed *cpu_pack_attach(const ops_matrix *w, bool quads, const void *kept, cpu_store *store);
 /* Bytes that cpu_pack will take; SIZE_MAX when it refuses the shape. */
 size_t cpu_packed_bytes(const ops_matrix *w);
 

@@ -237,13 +237,15 @@ size_t cpu_packed_bytes(const ops_matrix *w)
     return takes_shape(w) && plan(w, &layout, &n_scales) ? layout.bytes : SIZE_MAX;
 }
 
+static size_t codes_bytes(const cpu_packed *layout) { return (layout->n_panels * layout->panel_bytes + 63) / 64 * 64; }
+
 /* Where the parts of a packed matrix are in its memory. */
 static uint8_t *place(cpu_packed *layout, uint8_t *memory)
 {
     uint8_t *const codes = memory + (sizeof *layout + 63) / 64 * 64;
     layout->bytes = layout->bytes / 64 * 64;
     layout->codes = codes;
-    layout->block_scale = (float *)(void *)(codes + (layout->n_panels * layout->panel_bytes + 63) / 64 * 64);
+    layout->block_scale = (float *)(void *)(codes + codes_bytes(layout));
     return codes;
 }
 
@@ -328,4 +330,30 @@ bool cpu_pack_in_place(ops_matrix *w, void *memory)
     w->data = NULL;
     w->scale = NULL;
     return true;
+}
+
+/* --- Kept in files -------------------------------------------------------------------------------------------------- */
+
+size_t cpu_kept_bytes(const ops_matrix *w)
+{
+    cpu_packed layout;
+    size_t n_scales;
+    return takes_shape(w) && plan(w, &layout, &n_scales) ? codes_bytes(&layout) + n_scales * sizeof(float) : 0;
+}
+
+cpu_packed *cpu_pack_attach(const ops_matrix *w, bool quads, const void *kept, cpu_store *store)
+{
+    cpu_packed layout;
+    size_t n_scales;
+    if (!takes_shape(w) || !plan(w, &layout, &n_scales)) {
+        return NULL;
+    }
+    cpu_packed *const p = cpu_store_take(store, sizeof *p);
+    if (p != NULL) {
+        *p = layout;
+        p->quads = quads && w->format == OPS_FP8;
+        p->codes = kept;
+        p->block_scale = (const float *)(const void *)(p->codes + codes_bytes(p));
+    }
+    return p;
 }

@@ -106,7 +106,8 @@ static di_status open_runner(di_engine *e, const di_engine_options *o, di_error 
                             .draft = o->draft,
                             .trace = o->trace,
                             .trace_user = o->trace_user,
-                            .ram_budget = ram_budget(e->model, o)};
+                            .ram_budget = ram_budget(e->model, o),
+                            .weight_cache = o->weight_cache != NULL && o->weight_cache[0] != '\0' ? o->weight_cache : NULL};
     const bool any = o->backend == NULL || strcmp(o->backend, "auto") == 0;
     di_status status = ops_backend_find(o->backend, &e->backend, err);
     if (status != DI_OK) {
@@ -182,6 +183,15 @@ void di_engine_close(di_engine *e)
 }
 
 const char *di_engine_backend(const di_engine *e) { return e->backend->name; }
+
+void di_engine_get_weight_stats(const di_engine *e, di_weight_stats *out)
+{
+    mdl_weight_stats s;
+    mdl_runner_get_weight_stats(e->runner, &s);
+    *out = (di_weight_stats){.load_ns = s.load_ns, .mapped_bytes = s.mapped_bytes, .written_bytes = s.written_bytes};
+    _Static_assert(sizeof out->note == sizeof s.note, "notes");
+    memcpy(out->note, s.note, sizeof s.note);
+}
 
 void di_engine_get_stream_stats(const di_engine *e, di_stream_stats *out)
 {

@@ -8,16 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum matrix_kind {
-    DENSE,  /* in products of every token */
-    LOOKUP, /* few rows of it are copied out */
-    TABLE,  /* the same, too large to be in memory */
-    EXPERT
-} matrix_kind;
-
-typedef di_status (*matrix_fn)(mdl_runner *r, ops_matrix *m, matrix_kind kind, void *arg, di_error *err);
-
-static di_status each_expert(mdl_runner *r, mdl_expert_weights *e, matrix_kind kind, matrix_fn fn, void *arg, di_error *err)
+static di_status each_expert(mdl_runner *r, mdl_expert_weights *e, mdl_matrix_kind kind, mdl_matrix_fn fn, void *arg, di_error *err)
 {
     ops_matrix *all[] = {&e->w1, &e->w2, &e->w3};
     di_status status = DI_OK;
@@ -27,7 +18,7 @@ static di_status each_expert(mdl_runner *r, mdl_expert_weights *e, matrix_kind k
     return status;
 }
 
-static di_status each_layer_matrix(mdl_runner *r, mdl_layer_weights *w, matrix_fn fn, void *arg, di_error *err)
+static di_status each_layer_matrix(mdl_runner *r, mdl_layer_weights *w, mdl_matrix_fn fn, void *arg, di_error *err)
 {
     ops_matrix *all[] = {&w->hc_attn.fn,       &w->hc_ffn.fn,        &w->wq_a,
                          &w->wq_b,             &w->wkv,              &w->wo_a,
@@ -36,24 +27,24 @@ static di_status each_layer_matrix(mdl_runner *r, mdl_layer_weights *w, matrix_f
                          &w->indexer.weights_proj, &w->engram.wkv};
     di_status status = DI_OK;
     for (size_t i = 0; i < sizeof all / sizeof all[0] && status == DI_OK; i++) {
-        status = all[i]->data != NULL || all[i]->packed != NULL ? fn(r, all[i], DENSE, arg, err) : DI_OK;
+        status = all[i]->data != NULL || all[i]->packed != NULL ? fn(r, all[i], MDL_DENSE, arg, err) : DI_OK;
     }
     if (status == DI_OK && w->engram.table.data != NULL) {
-        status = fn(r, &w->engram.table, TABLE, arg, err);
+        status = fn(r, &w->engram.table, MDL_TABLE, arg, err);
     }
     for (int32_t e = 0; e < w->n_experts && status == DI_OK; e++) {
-        status = each_expert(r, &w->experts[e], EXPERT, fn, arg, err);
+        status = each_expert(r, &w->experts[e], MDL_EXPERT, fn, arg, err);
     }
-    return status == DI_OK ? each_expert(r, &w->shared, DENSE, fn, arg, err) : status;
+    return status == DI_OK ? each_expert(r, &w->shared, MDL_DENSE, fn, arg, err) : status;
 }
 
-static di_status each_draft_matrix(mdl_runner *r, matrix_fn fn, void *arg, di_error *err)
+static di_status each_draft_matrix(mdl_runner *r, mdl_matrix_fn fn, void *arg, di_error *err)
 {
     mdl_draft_weights *const w = &r->w.draft;
     ops_matrix *all[] = {&w->main_proj, &w->markov_head, &w->confidence_proj};
-    di_status status = fn(r, &w->markov_embed, LOOKUP, arg, err);
+    di_status status = fn(r, &w->markov_embed, MDL_LOOKUP, arg, err);
     for (size_t i = 0; i < sizeof all / sizeof all[0] && status == DI_OK; i++) {
-        status = fn(r, all[i], DENSE, arg, err);
+        status = fn(r, all[i], MDL_DENSE, arg, err);
     }
     for (int32_t s = 0; s < r->c->draft.n_stages && status == DI_OK; s++) {
         status = each_layer_matrix(r, &w->stages[s], fn, arg, err);
@@ -61,12 +52,11 @@ static di_status each_draft_matrix(mdl_runner *r, matrix_fn fn, void *arg, di_er
     return status;
 }
 
-/* Every matrix that is used. */
-static di_status each_matrix(mdl_runner *r, matrix_fn fn, void *arg, di_error *err)
+di_status mdl_each_matrix(mdl_runner *r, mdl_matrix_fn fn, void *arg, di_error *err)
 {
-    di_status status = fn(r, &r->w.embed, LOOKUP, arg, err);
+    di_status status = fn(r, &r->w.embed, MDL_LOOKUP, arg, err);
     if (status == DI_OK) {
-        status = fn(r, &r->w.head, DENSE, arg, err);
+        status = fn(r, &r->w.head, MDL_DENSE, arg, err);
     }
     for (int32_t l = 0; l < r->c->n_layers && status == DI_OK; l++) {
         status = each_layer_matrix(r, &r->w.layers[l], fn, arg, err);
@@ -103,21 +93,21 @@ typedef struct load_plan {
     size_t tables;
 } load_plan;
 
-static di_status plan_matrix(mdl_runner *r, ops_matrix *m, matrix_kind kind, void *arg, di_error *err)
+static di_status plan_matrix(mdl_runner *r, ops_matrix *m, mdl_matrix_kind kind, void *arg, di_error *err)
 {
     load_plan *const plan = arg;
     (void)err;
     switch (kind) {
-    case DENSE:
+    case MDL_DENSE:
         plan->resident += product_bytes(r, m);
         break;
-    case LOOKUP:
+    case MDL_LOOKUP:
         plan->resident += code_bytes(m) + scale_bytes(m);
         break;
-    case TABLE:
+    case MDL_TABLE:
         plan->tables += code_bytes(m) + scale_bytes(m);
         break;
-    case EXPERT:
+    case MDL_EXPERT:
         plan->experts += product_bytes(r, m);
         break;
     }
@@ -127,18 +117,27 @@ static di_status plan_matrix(mdl_runner *r, ops_matrix *m, matrix_kind kind, voi
 /* --- All in memory ------------------------------------------------------------------------------------------------------ */
 
 /* What the backend holds in a form of its own need not stay in memory twice. */
-static di_status load_matrix(mdl_runner *r, ops_matrix *m, matrix_kind kind, void *arg, di_error *err)
+static di_status load_matrix(mdl_runner *r, ops_matrix *m, mdl_matrix_kind kind, void *arg, di_error *err)
 {
-    const bool product = kind == DENSE || kind == EXPERT;
+    const bool product = kind == MDL_DENSE || kind == MDL_EXPERT;
+    di_status status = DI_OK;
     (void)arg;
-    const di_status status = r->ops->weight_load(r->dev, m, product ? OPS_USE_PRODUCT : OPS_USE_LOOKUP, err);
+    if (product) {
+        status = mdl_kept_take(r->kept, r, m, err);
+    }
+    if (status == DI_OK && m->packed == NULL) {
+        status = r->ops->weight_load(r->dev, m, product ? OPS_USE_PRODUCT : OPS_USE_LOOKUP, err);
+        if (status == DI_OK && product) {
+            mdl_kept_add(r->kept, r, m);
+        }
+    }
     if (status == DI_OK && m->packed != NULL && r->model->values == NULL) {
         file_map_forget(m->data, code_bytes(m));
     }
     return status;
 }
 
-static di_status drop_matrix(mdl_runner *r, ops_matrix *m, matrix_kind kind, void *arg, di_error *err)
+static di_status drop_matrix(mdl_runner *r, ops_matrix *m, mdl_matrix_kind kind, void *arg, di_error *err)
 {
     (void)kind;
     (void)arg;
@@ -183,12 +182,12 @@ static di_status place_vectors(mdl_runner *r, di_error *err)
 
 /* --- Within a budget ---------------------------------------------------------------------------------------------------- */
 
-static di_status count_copy(mdl_runner *r, ops_matrix *m, matrix_kind kind, void *arg, di_error *err)
+static di_status count_copy(mdl_runner *r, ops_matrix *m, mdl_matrix_kind kind, void *arg, di_error *err)
 {
     (void)m;
     (void)arg;
     (void)err;
-    r->n_copies += kind != EXPERT && kind != TABLE ? 1 : 0;
+    r->n_copies += kind != MDL_EXPERT && kind != MDL_TABLE ? 1 : 0;
     return DI_OK;
 }
 
@@ -213,12 +212,12 @@ static di_status copy_matrix(mdl_runner *r, ops_matrix *m, di_error *err)
     return DI_OK;
 }
 
-static di_status keep_matrix(mdl_runner *r, ops_matrix *m, matrix_kind kind, void *arg, di_error *err)
+static di_status keep_matrix(mdl_runner *r, ops_matrix *m, mdl_matrix_kind kind, void *arg, di_error *err)
 {
-    if (kind == EXPERT || kind == TABLE) {
+    if (kind == MDL_EXPERT || kind == MDL_TABLE) {
         return DI_OK;
     }
-    const size_t form = kind == DENSE ? r->ops->form_bytes(r->dev, m) : 0;
+    const size_t form = kind == MDL_DENSE ? r->ops->form_bytes(r->dev, m) : 0;
     const di_status status = load_matrix(r, m, kind, arg, err);
     if (status != DI_OK || m->packed == NULL) {
         return status == DI_OK ? copy_matrix(r, m, err) : status;
@@ -269,13 +268,13 @@ static di_status load_part(mdl_runner *r, const load_plan *plan, di_error *err)
     }
     di_status status = open_rows(r, err);
     if (status == DI_OK) {
-        (void)each_matrix(r, count_copy, NULL, NULL);
+        (void)mdl_each_matrix(r, count_copy, NULL, NULL);
         r->copies = ar_calloc(r->n_copies, sizeof *r->copies);
         status = r->copies != NULL ? DI_OK : err_memory(err, "weights", r->n_copies * sizeof *r->copies);
         r->n_copies = 0;
     }
     if (status == DI_OK) {
-        status = each_matrix(r, keep_matrix, NULL, err);
+        status = mdl_each_matrix(r, keep_matrix, NULL, err);
     }
     if (status == DI_OK) {
         const size_t left = r->budget > r->resident ? r->budget - r->resident : 0;
@@ -301,10 +300,25 @@ static di_status open_reader(mdl_runner *r, int64_t budget, const io_table *io, 
     return mdl_reader_new(r->model->checkpoint, r->model->dir, io, &r->reader, err);
 }
 
-di_status mdl_load(mdl_runner *r, int64_t budget, const io_table *io, di_error *err)
+/* All in memory, or in a file that is mapped. */
+static di_status load_all(mdl_runner *r, const mdl_runner_options *o, di_error *err)
+{
+    di_status status = o->weight_cache != NULL ? mdl_kept_open(r, o->weight_cache, o->io, &r->kept, err) : DI_OK;
+    if (status == DI_OK) {
+        status = mdl_each_matrix(r, load_matrix, NULL, err);
+    }
+    if (status == DI_OK) {
+        mdl_kept_end(r->kept);
+        status = list_experts(r, err);
+    }
+    return status;
+}
+
+/* Binds weights and decides what is to be in memory. */
+static di_status load(mdl_runner *r, const mdl_runner_options *o, di_error *err)
 {
     load_plan plan = {.resident = 0};
-    di_status status = open_reader(r, budget, io, err);
+    di_status status = open_reader(r, o->ram_budget, o->io, err);
     if (status == DI_OK) {
         status = mdl_weights_bind(r->c, r->model->checkpoint, &r->w, err);
     }
@@ -314,16 +328,24 @@ di_status mdl_load(mdl_runner *r, int64_t budget, const io_table *io, di_error *
     if (status != DI_OK) {
         return status;
     }
-    if (budget > 0) {
-        (void)each_matrix(r, plan_matrix, &plan, NULL);
+    if (o->ram_budget > 0) {
+        (void)mdl_each_matrix(r, plan_matrix, &plan, NULL);
         if (plan.resident + plan.experts + plan.tables > r->budget) {
-            return load_part(r, &plan, err);
+            status = o->weight_cache != NULL ? mdl_kept_without("with a RAM budget weights come from the checkpoint", &r->kept, err) : DI_OK;
+            return status == DI_OK ? load_part(r, &plan, err) : status;
         }
         mdl_reader_free(r->reader); /* everything fits */
         r->reader = NULL;
     }
-    status = each_matrix(r, load_matrix, NULL, err);
-    return status == DI_OK ? list_experts(r, err) : status;
+    return load_all(r, o, err);
+}
+
+di_status mdl_load(mdl_runner *r, const mdl_runner_options *options, di_error *err)
+{
+    const int64_t begin = clock_now_ns();
+    const di_status status = load(r, options, err);
+    r->load_ns = clock_now_ns() - begin;
+    return status;
 }
 
 void mdl_unload(mdl_runner *r)
@@ -333,8 +355,9 @@ void mdl_unload(mdl_runner *r)
     mdl_rows_free(r->rows);
     r->ops->mem_free(r->dev, r->values);
     if (r->w.layers != NULL) {
-        (void)each_matrix(r, drop_matrix, NULL, NULL);
+        (void)mdl_each_matrix(r, drop_matrix, NULL, NULL);
     }
+    mdl_kept_free(r->kept);
     for (size_t i = 0; i < r->n_copies && r->copies != NULL; i++) {
         free(r->copies[i]);
     }
@@ -344,6 +367,12 @@ void mdl_unload(mdl_runner *r)
     }
     free(r->experts);
     mdl_weights_free(&r->w);
+}
+
+void mdl_runner_get_weight_stats(const mdl_runner *r, mdl_weight_stats *out)
+{
+    mdl_kept_get_stats(r->kept, out);
+    out->load_ns = r->load_ns;
 }
 
 void mdl_runner_get_stream_stats(const mdl_runner *r, mdl_stream_stats *out)

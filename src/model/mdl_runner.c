@@ -142,7 +142,7 @@ di_status mdl_runner_new(const di_model *model, const mdl_runner_options *option
         status = r->ops->open(&options->device, &r->dev, err);
     }
     if (status == DI_OK) {
-        status = mdl_load(r, options->ram_budget, options->io, err);
+        status = mdl_load(r, options, err);
     }
     if (status == DI_OK) {
         alloc_buffers(r);

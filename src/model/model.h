@@ -29,6 +29,7 @@ typedef struct mdl_runner_options {
     void *trace_user;
     int64_t ram_budget; /* bytes of weights in memory; 0 = all. What does not fit is read from the checkpoint's files when it is needed */
     const io_table *io; /* for these reads; NULL = the best one */
+    const char *weight_cache; /* folder with weights in the backend's form (mdl_kept.h); NULL = none. Borrowed while the runner is made */
 } mdl_runner_options;
 
 /* Errors: DI_E_MEMORY, DI_E_DEVICE, DI_E_UNSUPPORTED; with a budget also DI_E_LIMIT (too small), DI_E_IO. */
@@ -54,6 +55,16 @@ typedef struct mdl_stream_stats {
 } mdl_stream_stats;
 
 void mdl_runner_get_stream_stats(const mdl_runner *r, mdl_stream_stats *out);
+
+/* How weights were prepared. */
+typedef struct mdl_weight_stats {
+    int64_t load_ns;       /* time that it took */
+    int64_t mapped_bytes;  /* in forms that the weight cache had */
+    int64_t written_bytes; /* of the file that was added to it */
+    char note[640];        /* one line for people: where weights came from; "" without a weight cache */
+} mdl_weight_stats;
+
+void mdl_runner_get_weight_stats(const mdl_runner *r, mdl_weight_stats *out);
 
 /* Device memory is the caller's: one state (layout.state_bytes) and pages (layout.page_bytes) in order, whatever they held before. */
 typedef struct mdl_seq {

@@ -4,6 +4,7 @@
 
 #include "model/mdl_checkpoint.h"
 #include "model/mdl_engram.h"
+#include "model/mdl_kept.h"
 #include "model/mdl_rows.h"
 #include "model/mdl_stream.h"
 #include "model/mdl_weights.h"
@@ -102,6 +103,8 @@ struct mdl_runner {
     int64_t *host_hash;
     bool failed;      /* an allocation inside the pass failed */
     bool draft_rests; /* the pass writes no draft context */
+    mdl_kept *kept;   /* NULL without a weight cache */
+    int64_t load_ns;  /* weights were prepared in */
 };
 
 /* Stages of a block over the rows in the runner's buffers, for layers of the backbone and stages of the draft (mdl_block.c). Names and
@@ -125,9 +128,21 @@ void mdl_block_experts(mdl_runner *r, int32_t n_rows, const mdl_layer_weights *w
 /* Tells the stream which experts the router of `layer` would choose for u, which is the input of the layer before. */
 void mdl_block_guess(mdl_runner *r, int32_t n_rows, const mdl_layer_weights *w, int32_t layer, int32_t n_active);
 
-/* Binds and prepares all weights within a budget of bytes, 0 = none (mdl_load.c). Errors: as of mdl_runner_new. */
-di_status mdl_load(mdl_runner *r, int64_t budget, const io_table *io, di_error *err);
+/* Binds and prepares all weights within options->ram_budget (mdl_load.c). Errors: as of mdl_runner_new. */
+di_status mdl_load(mdl_runner *r, const mdl_runner_options *options, di_error *err);
 void mdl_unload(mdl_runner *r);
+
+typedef enum mdl_matrix_kind {
+    MDL_DENSE,  /* in products of every token */
+    MDL_LOOKUP, /* few rows of it are copied out */
+    MDL_TABLE,  /* the same, too large to be in memory */
+    MDL_EXPERT
+} mdl_matrix_kind;
+
+typedef di_status (*mdl_matrix_fn)(mdl_runner *r, ops_matrix *m, mdl_matrix_kind kind, void *arg, di_error *err);
+
+/* Every matrix that is used, in an order that follows from the configuration; those of the draft come last. Ends at the first error. */
+di_status mdl_each_matrix(mdl_runner *r, mdl_matrix_fn fn, void *arg, di_error *err);
 
 /* Takes a tap where layer `layer` has one, and behind the last makes the draft's context of the rows that are in the batch. */
 void mdl_draft_tap(mdl_runner *r, int32_t layer, int32_t n_rows, int32_t n_items);

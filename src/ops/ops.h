@@ -461,6 +461,17 @@ typedef struct ops_backend {
      * stages must be asked for once more, without either. */
     bool (*step_begin)(ops_device *dev, const ops_step *step);
     bool (*step_end)(ops_device *dev);
+
+    /* Forms that are kept in files, so that a later start need not make them; all four NULL: there are none. */
+    /* Devices with the same name understand each other's forms: at most 31 letters, digits and '-', with a version. Static string. */
+    const char *(*kept_name)(const ops_device *dev);
+    /* Bytes of the form of such a matrix; 0 = it never has one. */
+    size_t (*kept_bytes)(const ops_device *dev, const ops_matrix *shape);
+    /* The form that weight_load has made, kept_bytes long, borrowed until weight_free; NULL = it made none. */
+    const void *(*kept_form)(const ops_device *dev, const ops_matrix *matrix);
+    /* In place of weight_load: sets packed to a form that lies in `form`, aligned to 64 bytes and borrowed until weight_free. Whatever
+     * its bytes are, stages stay inside of it. */
+    di_status (*weight_attach)(ops_device *dev, ops_matrix *matrix, const void *form, di_error *err);
 } ops_backend;
 
 /* All backends of this build, fastest first; "ref" is last and always available. NULL-terminated, static. */

@@ -75,12 +75,14 @@ def test_a_folder_keeps_prefixes_for_the_next_run(deepinfer, tmp_path):
     prompt = BOS + USER + "Say it in one word, please. " * 40 + QUESTION + ASSISTANT
     texts, cached = [], []
     for folder in (None, tmp_path / "kv", tmp_path / "kv"):
-        with deepinfer.LLM(cache_dir=folder, cache_bytes=64 << 20, cache_ram_bytes=16 << 20 if folder else 0) as llm:
+        with deepinfer.LLM(cache_dir=folder, cache_bytes=64 << 20, cache_ram_bytes=16 << 20 if folder else 0,
+                           backend="cpu", weight_cache=tmp_path / "weights") as llm:
             output = llm.generate([prompt], params)[0]
             texts.append(output.outputs[0].text)
             cached.append(output.num_cached_tokens)
     assert texts[1:] == texts[:1] * 2
     assert cached[:2] == [0, 0] and cached[2] >= 128
+    assert [p.suffix for p in (tmp_path / "weights").iterdir()] == [".weights"]
 
 
 def test_the_example_runs(environment):

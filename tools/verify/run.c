@@ -1,6 +1,8 @@
 /* run.c - see run.h. */
 #include "run.h"
 
+#include "open.h"
+
 #include <string.h>
 
 di_status vf_runner_open(const di_model *model, const vf_settings *settings, bool traced, vf_runner *out, di_error *err)
@@ -19,8 +21,13 @@ di_status vf_runner_open(const di_model *model, const vf_settings *settings, boo
         .draft = true,
         .ram_budget = settings->ram_budget,
         .ram_percent = settings->ram_percent,
+        .weight_cache = settings->weight_cache,
     };
-    return di_engine_open(model, &options, &out->engine, err);
+    const di_status status = di_engine_open(model, &options, &out->engine, err);
+    if (status == DI_OK) {
+        cli_say_engine_weights(out->engine);
+    }
+    return status;
 }
 
 void vf_runner_close(vf_runner *r)

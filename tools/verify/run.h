@@ -16,6 +16,7 @@ typedef struct vf_settings {
     int32_t chunk_tokens;
     int64_t ram_budget;
     int32_t ram_percent;
+    const char *weight_cache;
 } vf_settings;
 
 typedef struct vf_runner {
