@@ -96,7 +96,7 @@ void cli_add_engine(cli_parser *p, cli_engine_options *o)
     cli_add_int(p, "threads", "N", &o->threads, 0, 1024, "worker threads; 0 = all processors");
     cli_add_int(p, "chunk-tokens", "N", &o->chunk_tokens, 0, 1 << 20, "most tokens of one forward pass; 0 = default");
     cli_add_budget(p, "ram-budget", &o->ram, "memory for weights, as in 20G or 30% of the checkpoint; the rest is read when needed (all)");
-    cli_add_string(p, "weight-cache", "DIR", &o->weight_cache, "folder that keeps weights in the form of backend cpu, for later starts (none)");
+    cli_add_string(p, "weight-cache", "DIR", &o->weight_cache, "folder that keeps weights in the form of backend cpu");
 }
 
 void cli_get_engine(const cli_engine_options *o, di_engine_options *out)

@@ -110,8 +110,7 @@ static void open_file(mdl_kept *k, mdl_runner *r, const mdl_kept_key *key)
         close_file(k);
         return;
     }
-    (void)madvise(k->map.base, k->map.span, MADV_HUGEPAGE); /* wishes: where the system can, it is faster */
-    (void)madvise(k->map.base, k->map.span, MADV_WILLNEED);
+    (void)madvise(k->map.base, k->map.span, MADV_HUGEPAGE); /* a wish: where the system can, it is faster */
 }
 
 static void not_written(mdl_kept *k, const di_error *err)

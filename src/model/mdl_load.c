@@ -331,7 +331,9 @@ static di_status load(mdl_runner *r, const mdl_runner_options *o, di_error *err)
     if (o->ram_budget > 0) {
         (void)mdl_each_matrix(r, plan_matrix, &plan, NULL);
         if (plan.resident + plan.experts + plan.tables > r->budget) {
-            status = o->weight_cache != NULL ? mdl_kept_without("with a RAM budget weights come from the checkpoint", &r->kept, err) : DI_OK;
+            if (o->weight_cache != NULL) {
+                status = mdl_kept_without("with a RAM budget weights come from the checkpoint", &r->kept, err);
+            }
             return status == DI_OK ? load_part(r, &plan, err) : status;
         }
         mdl_reader_free(r->reader); /* everything fits */
