@@ -25,6 +25,19 @@ foreach(library LMDB LIBURING)
     endif()
 endforeach()
 
+# Threads on processors of their own, memory spread over nodes (core/cpus.h). Without it both are left to the system.
+option(DI_HWLOC "Pin threads through hwloc, where it is installed" ON)
+if(DI_HWLOC)
+    pkg_check_modules(HWLOC QUIET IMPORTED_TARGET hwloc)
+    if(HWLOC_FOUND)
+        target_link_libraries(di_deps INTERFACE PkgConfig::HWLOC)
+        target_compile_definitions(di_deps INTERFACE DI_HWLOC=1)
+        list(APPEND di_pkg_modules hwloc)
+    else()
+        message(STATUS "hwloc is not installed: --cpu-pin has no effect")
+    endif()
+endif()
+
 # The command only.
 pkg_check_modules(LIBEDIT REQUIRED IMPORTED_TARGET libedit)
 pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)

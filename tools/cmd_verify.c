@@ -270,6 +270,7 @@ static di_status verify_checkpoint(verification *v, const char *dir, di_error *e
         .ram_budget = v->engine.ram.bytes,
         .ram_percent = v->engine.ram.percent,
         .weight_cache = v->engine.weight_cache,
+        .cpu_pin = v->engine.cpu_pin,
     };
     const size_t judged = v->n_judged;
     const size_t exact = v->n_exact;
@@ -391,6 +392,7 @@ static di_status verify_eval(verification *v, const char *dir, di_error *err)
         .ram_budget = v->engine.ram.bytes,
         .ram_percent = v->engine.ram.percent,
         .weight_cache = v->engine.weight_cache,
+        .cpu_pin = v->engine.cpu_pin,
     };
     vf_eval e;
     di_model *model = NULL;

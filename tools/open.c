@@ -37,6 +37,9 @@ void cli_say_weights(const di_weight_stats *weights)
     if (weights->note[0] != '\0') {
         fprintf(stderr, "deepinfer: %s, %.3f s\n", weights->note, (double)weights->load_ns * 1e-9);
     }
+    if (weights->placement[0] != '\0') {
+        fprintf(stderr, "deepinfer: %s\n", weights->placement);
+    }
 }
 
 void cli_say_engine_weights(const di_engine *engine)

@@ -11,7 +11,7 @@ di_status cli_open_model(const char *dir, di_model **out, di_error *err);
 /* tokenizer.json of `file`, else of the folder `dir`, else of the default model. */
 di_status cli_open_tokenizer(const char *dir, const char *file, di_tokenizer **out, di_error *err);
 
-/* Where weights came from, as a line on standard error; nothing without a weight cache. */
+/* Where weights came from and where threads are, as lines on standard error; nothing where there is nothing to say. */
 void cli_say_weights(const di_weight_stats *weights);
 void cli_say_engine_weights(const di_engine *engine);
 

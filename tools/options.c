@@ -93,6 +93,7 @@ void cli_add_engine(cli_parser *p, cli_engine_options *o)
 {
     cli_add_string(p, "backend", "NAME", &o->backend, "auto, or a backend by name");
     cli_add_string(p, "cpu-isa", "NAME", &o->cpu_isa, "instructions of backend cpu: auto, avx2, avx512 or avx512vnni; same results");
+    cli_add_string(p, "cpu-pin", "WHEN", &o->cpu_pin, "pin threads of backend cpu: on, off or auto (with several memory nodes)");
     cli_add_int(p, "threads", "N", &o->threads, 0, 1024, "worker threads; 0 = all processors");
     cli_add_int(p, "chunk-tokens", "N", &o->chunk_tokens, 0, 1 << 20, "most tokens of one forward pass; 0 = default");
     cli_add_budget(p, "ram-budget", &o->ram, "memory for weights, as in 20G or 30% of the checkpoint; the rest is read when needed (all)");
@@ -110,6 +111,7 @@ void cli_get_engine(const cli_engine_options *o, di_engine_options *out)
     out->ram_budget = o->ram.bytes;
     out->ram_percent = o->ram.percent;
     out->weight_cache = o->weight_cache;
+    out->cpu_pin = o->cpu_pin;
 }
 
 /* In the order of di_replay. */

@@ -91,11 +91,12 @@ typedef struct cli_engine_options {
     const char *replay;
     cli_budget ram;
     const char *weight_cache;
+    const char *cpu_pin;
 } cli_engine_options;
 
 void cli_add_model(cli_parser *p, cli_engine_options *o);  /* --model */
 void cli_add_engine(cli_parser *p, cli_engine_options *o); /* --backend --cpu-isa --threads --chunk-tokens --ram-budget
-                                                            * --weight-cache */
+                                                            * --weight-cache --cpu-pin */
 /* What they say; everything else of *out is the default. */
 void cli_get_engine(const cli_engine_options *o, di_engine_options *out);
 

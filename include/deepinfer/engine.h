@@ -79,6 +79,9 @@ typedef struct di_engine_options {
     const char *weight_cache; /* folder, made when it is not there, in which the first start leaves weights in the form that the backend
                            * computes with and later ones map them (docs/weight_cache.md). NULL = none. Backend cpu. Nothing that is
                            * wrong with it fails a start: see di_engine_get_weight_stats */
+    const char *cpu_pin;  /* backend "cpu": "on" = every worker on a core of its own, with one left for the thread that steps, weights on
+                           * all memory nodes in turn; "off"; "auto" or NULL = on where there are several nodes. What cannot be is said
+                           * in the placement of di_engine_get_weight_stats */
 } di_engine_options;
 
 DI_API void di_engine_options_default(di_engine_options *out); /* the same as all zero */
@@ -107,6 +110,7 @@ typedef struct di_weight_stats {
     int64_t mapped_bytes;  /* weights in forms that the weight cache had */
     int64_t written_bytes; /* of the file that was added to it */
     char note[640];        /* one line for people: where weights came from, or why not from the cache; "" without a weight cache */
+    char placement[160];   /* one line: where threads and weights are, or why not where they should be; "" = the system decides */
 } di_weight_stats;
 
 DI_API void di_engine_get_weight_stats(const di_engine *engine, di_weight_stats *out);

@@ -19,7 +19,8 @@ class CacheOptions(ctypes.Structure):
 class EngineOptions(ctypes.Structure):
     _fields_ = [("backend", c_char_p), ("n_threads", c_int32), ("chunk_tokens", c_int32), ("max_tokens", c_int64), ("trace", c_void_p),
                 ("trace_user", c_void_p), ("kv_bytes", c_int64), ("replay", c_int), ("draft", c_bool), ("cpu_isa", c_char_p),
-                ("cache", CacheOptions), ("ram_budget", c_int64), ("ram_percent", c_int32), ("weight_cache", c_char_p)]
+                ("cache", CacheOptions), ("ram_budget", c_int64), ("ram_percent", c_int32), ("weight_cache", c_char_p),
+                ("cpu_pin", c_char_p)]
 
 
 class SchedulerOptions(ctypes.Structure):

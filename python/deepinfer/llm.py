@@ -81,6 +81,7 @@ class LLM:
         cache_ram_bytes: memory between the engine and that folder; 0 is a sixteenth of the machine's.
         ram_budget: memory for weights, bytes or "30%" of the checkpoint; the rest is read when it is needed, see docs/streaming.md. 0 is all.
         weight_cache: folder that keeps weights in the form that the CPU computes with, for later starts, see docs/weight_cache.md.
+        cpu_pin: threads of the CPU backend on processors of their own: "on", "off", or "auto" where there are several memory nodes.
         prepare_threads: threads that read and encode requests; 0 is the default.
         served_model_name: the name in requests and replies.
     """
@@ -88,8 +89,8 @@ class LLM:
     def __init__(self, model: str | os.PathLike[str] | None = None, *, backend: str = "auto", threads: int = 0, chunk_tokens: int = 0,
                  max_model_len: int = 0, kv_cache_bytes: int = 0, max_num_seqs: int = 0, enable_prefix_caching: bool = True,
                  replay: str = "off", cache_dir: str | os.PathLike[str] | None = None, cache_bytes: int = 0, cache_ram_bytes: int = 0,
-                 ram_budget: int | str = 0, weight_cache: str | os.PathLike[str] | None = None, prepare_threads: int = 0,
-                 served_model_name: str | None = None, draft: str = "off", verify: str = "block") -> None:
+                 ram_budget: int | str = 0, weight_cache: str | os.PathLike[str] | None = None, cpu_pin: str = "auto",
+                 prepare_threads: int = 0, served_model_name: str | None = None, draft: str = "off", verify: str = "block") -> None:
         if replay not in s.REPLAY:
             raise ValueError(f"replay: {replay!r} is none of {', '.join(s.REPLAY)}")
         if verify not in s.VERIFY:
@@ -100,6 +101,7 @@ class LLM:
         options.engine.cache = s.CacheOptions(dir=os.fsencode(cache_dir) if cache_dir is not None else None, dir_bytes=cache_bytes,
                                               ram_bytes=cache_ram_bytes)
         options.engine.ram_budget, options.engine.ram_percent = _ram(ram_budget)
+        options.engine.cpu_pin = cpu_pin.encode()
         options.engine.weight_cache = os.fsencode(weight_cache) if weight_cache is not None else None
         options.scheduler = s.SchedulerOptions(max_running=max_num_seqs)
         options.engine.draft, options.scheduler.draft_tokens, options.scheduler.draft_auto = _drafts(draft)

@@ -221,6 +221,21 @@ di_status pool_new(int n_threads, pool **out, di_error *err)
     return DI_OK;
 }
 
+bool pool_pin(pool *p, const int *cpus, size_t n)
+{
+    bool all = n > 0;
+    for (int i = 0; i < p->n_started && n > 0; i++) {
+        const int cpu = cpus[(size_t)(i + 1) % n];
+        cpu_set_t set;
+        CPU_ZERO(&set);
+        if (cpu >= 0 && cpu < CPU_SETSIZE) {
+            CPU_SET((size_t)cpu, &set);
+        }
+        all = pthread_setaffinity_np(p->workers[i].thread, sizeof set, &set) == 0 && all; /* an empty set is refused */
+    }
+    return all;
+}
+
 void pool_free(pool *p)
 {
     if (p == NULL) {

@@ -16,6 +16,10 @@ di_status pool_new(int n_threads, pool **out, di_error *err);
 void pool_free(pool *p);
 int pool_threads(const pool *p);
 
+/* From now on worker i = 1 .. threads - 1 runs on processor cpus[i % n] alone. cpus[0] is left for whoever calls pool_run, which is not the
+ * pool's to bind: threads that it makes would be bound with it. False when the system does not let one of the workers. */
+bool pool_pin(pool *p, const int *cpus, size_t n);
+
 /* Calls fn on every non-empty range and returns when all are done. pool == NULL runs fn(arg, 0, n, 0). */
 void pool_run(pool *p, size_t n, pool_fn fn, void *arg);
 

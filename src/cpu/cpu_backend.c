@@ -90,6 +90,12 @@ static di_status cpu_open(const ops_device_options *options, ops_device **out, d
         free(dev);
         return status;
     }
+    status = cpu_place(dev, options->pin, err);
+    if (status != DI_OK) {
+        ref_device_fini(&dev->ref);
+        free(dev);
+        return status;
+    }
     long pages = sysconf(_SC_PHYS_PAGES);
     long page_size = sysconf(_SC_PAGESIZE);
     dev->budget = pages > 0 && page_size > 0 ? (size_t)pages / 4 * 3 * (size_t)page_size : 0;
@@ -108,6 +114,7 @@ static void cpu_close(ops_device *device)
     if (device != NULL) {
         ref_device_fini(ref_of(device));
         cpu_store_fini(&((cpu_device *)(void *)device)->store);
+        cpus_close(((cpu_device *)(void *)device)->cpus);
         free(device);
     }
 }
@@ -184,6 +191,8 @@ static di_status weight_attach(ops_device *device, ops_matrix *matrix, const voi
     return matrix->packed != NULL ? DI_OK : err_memory(err, "packed matrix", sizeof(cpu_packed));
 }
 
+static const char *placement(const ops_device *device) { return ((const cpu_device *)(const void *)device)->placement; }
+
 const ops_backend cpu_backend = {
     .name = "cpu",
     .description = "packed weights, AVX2 or AVX-512",
@@ -224,4 +233,5 @@ const ops_backend cpu_backend = {
     .kept_bytes = kept_bytes,
     .kept_form = kept_form,
     .weight_attach = weight_attach,
+    .placement = placement,
 };

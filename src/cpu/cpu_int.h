@@ -151,7 +151,13 @@ typedef struct cpu_device {
     cpu_fixed_fn fixed;  /* NULL = FP4 goes through kernels->panels */
     cpu_store store;     /* packed weights */
     size_t budget;       /* bytes that may still be packed */
+    cpus *cpus;          /* NULL = threads run anywhere */
+    char placement[160]; /* see ops_backend */
 } cpu_device;
+
+/* Puts threads and memory in their places, as options.pin says (cpu_place.c). What cannot be done is said in dev->placement.
+ * Errors: DI_E_ARGUMENT (no such value), DI_E_MEMORY. */
+di_status cpu_place(cpu_device *dev, const char *pin, di_error *err);
 
 /* All jobs over the pool, packed matrices through the kernels, others through the reference. */
 void cpu_linear(ref_device *dev, const ref_linear *jobs, size_t n_jobs);

@@ -37,6 +37,9 @@ static cpu_slab *slab_new(cpu_store *s, size_t bytes)
         return NULL;
     }
     (void)madvise(memory, slab->size, MADV_HUGEPAGE); /* a wish: without huge pages it is only slower */
+    if (s->spread != NULL) {
+        (void)cpus_interleave(s->spread, memory, slab->size); /* a wish too */
+    }
     slab->memory = memory;
     slab->next = s->slabs;
     s->slabs = slab;

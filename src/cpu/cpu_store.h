@@ -6,6 +6,8 @@
 #ifndef CPU_CPU_STORE_H
 #define CPU_CPU_STORE_H
 
+#include "core/cpus.h"
+
 #include <stddef.h>
 
 typedef struct cpu_slab cpu_slab;
@@ -13,6 +15,8 @@ typedef struct cpu_slab cpu_slab;
 typedef struct cpu_store {
     cpu_slab *slabs;
     size_t next_size; /* of the next slab; they grow */
+    const cpus *spread; /* borrowed: pages of slabs lie on all memory nodes in turn, since all threads read all weights. NULL = they lie
+                         * where the thread that fills them runs */
 } cpu_store;
 
 /* `bytes` of zeros, 64-byte aligned; NULL when there is no memory. */

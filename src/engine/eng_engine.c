@@ -100,7 +100,7 @@ static int64_t ram_budget(const di_model *model, const di_engine_options *o)
 /* The backend that was named, or the fastest one that takes the model's sizes. */
 static di_status open_runner(di_engine *e, const di_engine_options *o, di_error *err)
 {
-    mdl_runner_options r = {.device = {.n_threads = o->n_threads, .isa = o->cpu_isa},
+    mdl_runner_options r = {.device = {.n_threads = o->n_threads, .isa = o->cpu_isa, .pin = o->cpu_pin},
                             .max_rows = e->chunk,
                             .max_tokens = e->max_tokens,
                             .draft = o->draft,
@@ -190,7 +190,9 @@ void di_engine_get_weight_stats(const di_engine *e, di_weight_stats *out)
     mdl_runner_get_weight_stats(e->runner, &s);
     *out = (di_weight_stats){.load_ns = s.load_ns, .mapped_bytes = s.mapped_bytes, .written_bytes = s.written_bytes};
     _Static_assert(sizeof out->note == sizeof s.note, "notes");
+    _Static_assert(sizeof out->placement == sizeof s.placement, "lines");
     memcpy(out->note, s.note, sizeof s.note);
+    memcpy(out->placement, s.placement, sizeof s.placement);
 }
 
 void di_engine_get_stream_stats(const di_engine *e, di_stream_stats *out)

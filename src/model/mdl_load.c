@@ -5,6 +5,7 @@
 #include "core/core.h"
 #include "model/model_int.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -375,6 +376,9 @@ void mdl_runner_get_weight_stats(const mdl_runner *r, mdl_weight_stats *out)
 {
     mdl_kept_get_stats(r->kept, out);
     out->load_ns = r->load_ns;
+    if (r->ops->placement != NULL) {
+        (void)snprintf(out->placement, sizeof out->placement, "%s", r->ops->placement(r->dev));
+    }
 }
 
 void mdl_runner_get_stream_stats(const mdl_runner *r, mdl_stream_stats *out)

@@ -62,6 +62,7 @@ typedef struct mdl_weight_stats {
     int64_t mapped_bytes;  /* in forms that the weight cache had */
     int64_t written_bytes; /* of the file that was added to it */
     char note[640];        /* one line for people: where weights came from; "" without a weight cache */
+    char placement[160];   /* where threads and weights are; "" = wherever the system puts them */
 } mdl_weight_stats;
 
 void mdl_runner_get_weight_stats(const mdl_runner *r, mdl_weight_stats *out);

@@ -378,6 +378,7 @@ typedef struct ops_device_options {
     int32_t n_threads; /* CPU backends; 0 = all CPUs of this process */
     int32_t ordinal;   /* GPU backends */
     const char *isa;   /* backend "cpu": instruction set, NULL or "auto" = the widest; borrowed while it opens */
+    const char *pin;   /* backend "cpu": "on", "off", NULL or "auto" = where there are several memory nodes; borrowed likewise */
 } ops_device_options;
 
 typedef enum ops_weight_use {
@@ -472,6 +473,10 @@ typedef struct ops_backend {
     /* In place of weight_load: sets packed to a form that lies in `form`, aligned to 64 bytes and borrowed until weight_free. Whatever
      * its bytes are, stages stay inside of it. */
     di_status (*weight_attach)(ops_device *dev, ops_matrix *matrix, const void *form, di_error *err);
+
+    /* One line for people: where threads and weights are, or why not where they should be; "" = wherever the system puts them. Owned by
+     * the device. NULL = the backend places nothing. */
+    const char *(*placement)(const ops_device *dev);
 } ops_backend;
 
 /* All backends of this build, fastest first; "ref" is last and always available. NULL-terminated, static. */

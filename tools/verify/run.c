@@ -22,6 +22,7 @@ di_status vf_runner_open(const di_model *model, const vf_settings *settings, boo
         .ram_budget = settings->ram_budget,
         .ram_percent = settings->ram_percent,
         .weight_cache = settings->weight_cache,
+        .cpu_pin = settings->cpu_pin,
     };
     const di_status status = di_engine_open(model, &options, &out->engine, err);
     if (status == DI_OK) {

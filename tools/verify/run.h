@@ -17,6 +17,7 @@ typedef struct vf_settings {
     int64_t ram_budget;
     int32_t ram_percent;
     const char *weight_cache;
+    const char *cpu_pin;
 } vf_settings;
 
 typedef struct vf_runner {
