@@ -1,6 +1,6 @@
 /* bench_draft.c - time per token of the demo model without drafts, with five a step, and with as many as pay, turn by turn.
  *
- *   bench_draft [--json] [--threads=N] [BATCH...]        (1 8 64, two threads)
+ *   bench_draft [--json] [--threads=N] [--turns=N] [BATCH...]        (1 8 64; two threads; 301, 31 and 11 turns)
  *
  * A turn takes so many prompts of the evaluation set as the batch has choices, those with the longest answers, and runs them together in
  * each of the three ways, in rotated order; other turns take other prompts until the list begins again. The clock runs from the step in
@@ -48,6 +48,7 @@ typedef struct way {
 typedef struct bench {
     bool json;
     int32_t threads;
+    int turns; /* 0 = by the batch */
     di_model *model;
     prompt *prompts; /* [n_prompts], longest answers first */
     size_t n_prompts;
@@ -213,7 +214,7 @@ static void report_all(const bench *b, const char *name, double us[WAYS][MAX_TUR
 
 static void bench_batch(bench *b, int32_t batch)
 {
-    const int n = batch == 1 ? MAX_TURNS : batch <= 8 ? 31 : 11;
+    const int n = b->turns > 0 ? b->turns : batch == 1 ? MAX_TURNS : batch <= 8 ? 31 : 11;
     double us[WAYS][MAX_TURNS];
     char name[32];
     (void)snprintf(name, sizeof name, "batch_%d", batch);
@@ -264,10 +265,12 @@ int main(int argc, char **argv)
             b.json = true;
         } else if (strncmp(argv[i], "--threads=", 10) == 0) {
             b.threads = atoi(argv[i] + 10);
+        } else if (strncmp(argv[i], "--turns=", 8) == 0 && atoi(argv[i] + 8) > 0 && atoi(argv[i] + 8) <= MAX_TURNS) {
+            b.turns = atoi(argv[i] + 8);
         } else if (atoi(argv[i]) > 0 && atoi(argv[i]) <= MAX_BATCH && n_batches < 16) {
             batches[n_batches++] = atoi(argv[i]);
         } else {
-            bench_fail("usage: bench_draft [--json] [--threads=N] [BATCH...], batches of 1 to 128");
+            bench_fail("usage: bench_draft [--json] [--threads=N] [--turns=N] [BATCH...], batches of 1 to 128, at most 301 turns");
         }
     }
     n_batches = n_batches > 0 ? n_batches : 3;
