@@ -21,6 +21,7 @@
 #define CONTEXT_NS 200000000    /* and for how long they may do so */
 #define PROBE_PASSES 512        /* a proposal after so many passes without one, */
 #define PROBE_SHARE 16          /* of one sequence in so many: their texts are alike enough, and a trial of all costs several passes */
+#define WORTHWHILE 1.1          /* drafts shall promise so many times the speed without: the tables are not more exact than that */
 #define REST_PASSES 8           /* after so many no context is written, until a window before the trial */
 #define WHOLE_PASSES 64         /* of passes that would be cut one is not, lest the cost of large ones is never corrected */
 #define MEAN_WEIGHT 0.1f        /* of one proposal in the mean */
@@ -283,7 +284,7 @@ int32_t eng_auto_proposes(di_scheduler *s, const eng_pass *p, int32_t n)
     const eng_step_cost step = {
         .pass = &a->pass, .seconds = proposal_seconds(s, n), .rows = p->n_prefill, .room = s->step_tokens - p->n_prefill - n};
     const double without = n / eng_cost_seconds(&a->plain, p->n_prefill + n);
-    const bool pays = eng_budget_even(&step, n, a->mean, s->draft_length) > without;
+    const bool pays = eng_budget_even(&step, n, a->mean, s->draft_length) > WORTHWHILE * without;
     a->n_idle++;
     if (!pays && a->n_idle < PROBE_PASSES) {
         return 0;
