@@ -15,6 +15,10 @@ if(IS_DIRECTORY ${CMAKE_SOURCE_DIR}/models/demo)
 endif()
 
 list(JOIN di_pkg_modules " " di_pkg_modules_text)
+set(di_private_libs_text "")
+foreach(library ${di_private_libs})
+    string(APPEND di_private_libs_text " -l${library}")
+endforeach()
 configure_file(${CMAKE_SOURCE_DIR}/cmake/deepinfer.pc.in ${CMAKE_BINARY_DIR}/deepinfer.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/deepinfer.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
