@@ -8,6 +8,7 @@
 #include "core/arith.h"
 #include "core/clock.h"
 #include "core/err.h"
+#include "core/pool.h"
 #include "open.h"
 
 #include <stdlib.h>
@@ -15,7 +16,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { MAX_LAYERS = 128, MAX_EXPERTS = 384, MAX_THREADS = 1024, STEPS = 2, STREAM_STEPS = 6, FMA_ROUNDS = 400000 };
+enum { MAX_THREADS = 1024, STEPS = 2, STREAM_STEPS = 6, FMA_ROUNDS = 400000 };
+
+static const size_t DEVICE_BYTES = (size_t)1 << 29; /* ten times the cache of an H200 */
 
 struct bench_slice { /* owner and thread: who made it */
     const di_model *model;
@@ -33,6 +36,8 @@ struct bench_slice { /* owner and thread: who made it */
     float sink[MAX_THREADS];
     double done[MAX_THREADS];
     bench_disk *disk; /* NULL unless weights are read from it */
+    bool on_device; /* the engine's memory is a device's: then neither pool nor data */
+    double experts[BENCH_MAX_BATCHES]; /* that steps of these batches read, of all layers */
 };
 
 /* --- Ceilings ----------------------------------------------------------------------------------------------------------- */
@@ -49,6 +54,11 @@ static void read_share(void *arg, size_t begin, size_t end, int thread)
 /* Bytes a nanosecond. */
 static double read_rate(bench_slice *s)
 {
+    if (s->on_device) {
+        double rate = 0.0;
+        (void)di_engine_measure_copy(s->engine, DEVICE_BYTES, &rate, NULL); /* no room: no ceiling */
+        return rate * 1e-9;
+    }
     const int64_t begin = clock_now_ns();
     pool_run(s->pool, (size_t)s->threads, read_share, s);
     const int64_t ns = clock_now_ns() - begin;
@@ -64,10 +74,13 @@ static void fma_share(void *arg, size_t begin, size_t end, int thread)
     }
 }
 
-/* Multiply-adds a nanosecond. */
+/* Multiply-adds a nanosecond; of a device what the user says, 0 = unknown. */
 static double fma_rate(bench_slice *s)
 {
     double done = 0.0;
+    if (s->on_device) {
+        return s->setup.product_tflops * 500.0;
+    }
     const int64_t begin = clock_now_ns();
     pool_run(s->pool, (size_t)s->threads, fma_share, s);
     const int64_t ns = clock_now_ns() - begin;
@@ -92,6 +105,10 @@ static void choose_way(bench_slice *s)
 
 static di_status prepare_ceilings(bench_slice *s, di_error *err)
 {
+    s->on_device = strcmp(di_engine_backend(s->engine), "cuda") == 0;
+    if (s->on_device) {
+        return DI_OK;
+    }
     const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
     s->part = cache > 0 ? (size_t)cache : (size_t)64 << 20;
     s->n_data = 8 * s->part;
@@ -109,6 +126,21 @@ static di_status prepare_ceilings(bench_slice *s, di_error *err)
     return status;
 }
 
+/* Not where weights come from the disk: those steps count what they read. */
+static di_status count_experts(bench_slice *s, di_error *err)
+{
+    const bench_setup *const setup = &s->setup;
+    bool same = true; /* a lone sequence reads what it chooses, all of it different */
+    for (size_t i = 0; i < setup->n_batches; i++) {
+        s->experts[i] = (double)s->info.n_layers * (double)s->info.n_active_experts;
+        same = same && setup->batches[i] == 1;
+    }
+    if (same || setup->engine.ram_budget > 0 || setup->engine.ram_percent > 0) {
+        return DI_OK;
+    }
+    return bench_count_experts(s->model, &setup->engine, setup->context, setup->batches, setup->n_batches, s->experts, err);
+}
+
 di_status bench_slice_new(const di_model *model, const bench_setup *setup, bench_slice **out, di_error *err)
 {
     bench_slice *const s = ar_calloc(1, sizeof *s);
@@ -119,7 +151,10 @@ di_status bench_slice_new(const di_model *model, const bench_setup *setup, bench
     s->setup = *setup;
     di_model_get_info(model, &s->info);
     di_model_get_step_bytes(model, &s->bytes);
-    di_status status = di_engine_open(model, &setup->engine, &s->engine, err);
+    di_status status = count_experts(s, err);
+    if (status == DI_OK) {
+        status = di_engine_open(model, &setup->engine, &s->engine, err);
+    }
     if (status == DI_OK) {
         di_engine_stats stats;
         di_engine_get_stats(s->engine, &stats);
@@ -156,127 +191,6 @@ void bench_slice_free(bench_slice *s)
     free(s);
 }
 
-/* --- Steps -------------------------------------------------------------------------------------------------------------- */
-
-static int32_t random_id(uint64_t *seed)
-{
-    *seed = *seed * 6364136223846793005u + 1442695040888963407u;
-    return (int32_t)((*seed >> 33) % BENCH_ID_RANGE);
-}
-
-/* A sequence behind n tokens; with `all` every row goes through every layer, else only what the last one depends on. */
-static di_status start(di_engine *engine, size_t n, bool all, uint64_t *seed, di_sequence **out, di_error *err)
-{
-    int32_t *const ids = ar_calloc(n, sizeof *ids);
-    di_sequence *s = NULL;
-    di_status status = ids != NULL ? di_sequence_new(engine, &s, err) : err_memory(err, "prompt", n * sizeof *ids);
-    for (size_t i = 0; ids != NULL && i < n; i++) {
-        ids[i] = random_id(seed);
-    }
-    if (status == DI_OK) {
-        status = di_sequence_keep_logits(s, all, err);
-    }
-    if (status == DI_OK) {
-        status = di_sequence_feed(s, ids, n, err);
-    }
-    if (status == DI_OK) {
-        status = di_sequence_run(s, err);
-    }
-    free(ids);
-    if (status != DI_OK) {
-        di_sequence_free(s);
-        return status;
-    }
-    *out = s;
-    return DI_OK;
-}
-
-static di_status start_batch(const bench_slice *s, di_engine *engine, int32_t n, uint64_t *seed, di_sequence **seqs, di_error *err)
-{
-    di_status status = DI_OK;
-    for (int32_t i = 0; i < n && status == DI_OK; i++) {
-        status = start(engine, (size_t)s->setup.context, false, seed, &seqs[i], err);
-    }
-    return status;
-}
-
-/* One token for each sequence; adds the nanoseconds of the passes. */
-static di_status step(di_engine *engine, di_sequence **seqs, int32_t n, uint64_t *seed, int64_t *ns, di_error *err)
-{
-    di_status status = DI_OK;
-    for (int32_t i = 0; i < n && status == DI_OK; i++) {
-        const int32_t id = random_id(seed);
-        status = di_sequence_feed(seqs[i], &id, 1, err);
-    }
-    const int64_t begin = clock_now_ns();
-    for (int32_t ran = 1; ran > 0 && status == DI_OK;) {
-        status = di_engine_step(engine, &ran, err);
-    }
-    *ns += clock_now_ns() - begin;
-    return status;
-}
-
-/* --- Which experts are hit ---------------------------------------------------------------------------------------------- */
-
-typedef struct hit_set {
-    uint8_t hit[MAX_LAYERS][MAX_EXPERTS];
-} hit_set;
-
-static void collect_hits(void *user, const di_trace *t)
-{
-    hit_set *const set = user;
-    const char *const dot = strchr(t->name, '.');
-    if (t->name[0] != 'L' || dot == NULL || strcmp(dot, ".router_ids") != 0) {
-        return;
-    }
-    const long layer = strtol(t->name + 1, NULL, 10);
-    const int32_t *const ids = t->data;
-    for (int64_t i = 0; layer < MAX_LAYERS && i < t->dims[0] * t->dims[1]; i++) {
-        if (ids[i] < MAX_EXPERTS) {
-            set->hit[layer][ids[i]] = 1;
-        }
-    }
-}
-
-static int64_t count_hits(const hit_set *set)
-{
-    int64_t n = 0;
-    for (size_t l = 0; l < MAX_LAYERS; l++) {
-        for (size_t e = 0; e < MAX_EXPERTS; e++) {
-            n += set->hit[l][e];
-        }
-    }
-    return n;
-}
-
-/* Experts of all layers that a step of n sequences reads, on average over a few steps. */
-static di_status measure_hits(bench_slice *s, int32_t n, double *out, di_error *err)
-{
-    enum { TRACED_STEPS = 4 };
-    di_engine *engine = NULL;
-    di_sequence *seqs[BENCH_MAX_BATCH] = {NULL};
-    uint64_t seed = 7;
-    int64_t hits = 0;
-    int64_t ns = 0;
-    hit_set *const set = ar_calloc(1, sizeof *set);
-    di_engine_options options = s->setup.engine;
-    options.trace = collect_hits;
-    options.trace_user = set;
-    di_status status = set != NULL ? di_engine_open(s->model, &options, &engine, err) : err_memory(err, "hits", sizeof *set);
-    if (status == DI_OK) {
-        status = start_batch(s, engine, n, &seed, seqs, err);
-    }
-    for (int i = 0; i < TRACED_STEPS && status == DI_OK; i++) {
-        memset(set, 0, sizeof *set);
-        status = step(engine, seqs, n, &seed, &ns, err);
-        hits += count_hits(set);
-    }
-    *out = (double)hits / TRACED_STEPS;
-    di_engine_close(engine);
-    free(set);
-    return status;
-}
-
 /* --- Cases -------------------------------------------------------------------------------------------------------------- */
 
 static int compare(const void *a, const void *b)
@@ -292,34 +206,29 @@ double bench_median_of(double *values, int32_t n)
     return (values[(n - 1) / 2] + values[n / 2]) / 2.0;
 }
 
-di_status bench_slice_decode(bench_slice *s, int32_t n, bench_result *out, di_error *err)
+di_status bench_slice_decode(bench_slice *s, size_t which, bench_result *out, di_error *err)
 {
-    di_sequence *seqs[BENCH_MAX_BATCH] = {NULL};
+    const int32_t n = s->setup.batches[which];
+    const double hits = s->experts[which];
+    const double bytes = (double)s->bytes.dense + (double)s->bytes.head + hits * (double)s->bytes.expert;
     double ms[BENCH_MAX_ROUNDS];
     double share[BENCH_MAX_ROUNDS];
     double rates[BENCH_MAX_ROUNDS];
-    uint64_t seed = 7;
-    double hits = (double)s->info.n_layers * (double)s->info.n_active_experts;
-    di_status status = n > 1 ? measure_hits(s, n, &hits, err) : DI_OK;
-    const double bytes = (double)s->bytes.dense + (double)s->bytes.head + hits * (double)s->bytes.expert;
-    if (status == DI_OK) {
-        status = start_batch(s, s->engine, n, &seed, seqs, err);
-    }
+    bench_batch batch;
+    di_status status = bench_batch_start(&batch, s->engine, n, s->setup.context, err);
     for (int32_t r = -1; r < s->setup.rounds && status == DI_OK; r++) {
         const double rate = read_rate(s);
         int64_t ns = 0;
         for (int i = 0; i < STEPS && status == DI_OK; i++) {
-            status = step(s->engine, seqs, n, &seed, &ns, err);
+            status = bench_batch_step(&batch, &ns, err);
         }
         if (r >= 0) { /* the one before was to warm up */
             ms[r] = (double)ns / STEPS * 1e-6;
             rates[r] = rate;
-            share[r] = bytes / rate / ((double)ns / STEPS);
+            share[r] = rate > 0.0 ? bytes / rate / ((double)ns / STEPS) : 0.0;
         }
     }
-    for (int32_t i = 0; i < n; i++) {
-        di_sequence_free(seqs[i]);
-    }
+    bench_batch_end(&batch);
     if (status == DI_OK) {
         *out = (bench_result){.ms = bench_median_of(ms, s->setup.rounds),
                               .experts = hits / s->info.n_layers,
@@ -334,7 +243,7 @@ di_status bench_slice_decode(bench_slice *s, int32_t n, bench_result *out, di_er
 bool bench_slice_streams(const bench_slice *s) { return s->disk != NULL; }
 
 /* Some steps between two looks at the disk's rate. */
-static di_status stream_round(bench_slice *s, di_sequence **seqs, int32_t n, uint64_t *seed, bench_result *out, di_error *err)
+static di_status stream_round(bench_slice *s, bench_batch *batch, bench_result *out, di_error *err)
 {
     di_stream_stats before;
     di_stream_stats after;
@@ -343,7 +252,7 @@ static di_status stream_round(bench_slice *s, di_sequence **seqs, int32_t n, uin
     di_status status = bench_disk_rate(s->disk, &rates[0], err);
     di_engine_get_stream_stats(s->engine, &before);
     for (int i = 0; i < STREAM_STEPS && status == DI_OK; i++) {
-        status = step(s->engine, seqs, n, seed, &ns, err);
+        status = bench_batch_step(batch, &ns, err);
     }
     di_engine_get_stream_stats(s->engine, &after);
     if (status == DI_OK) {
@@ -359,25 +268,23 @@ static di_status stream_round(bench_slice *s, di_sequence **seqs, int32_t n, uin
     return status;
 }
 
-di_status bench_slice_stream(bench_slice *s, int32_t n, bench_result *out, di_error *err)
+di_status bench_slice_stream(bench_slice *s, size_t which, bench_result *out, di_error *err)
 {
     enum { FIELDS = 6 };
-    di_sequence *seqs[BENCH_MAX_BATCH] = {NULL};
+    const int32_t n = s->setup.batches[which];
+    bench_batch batch;
     double figures[FIELDS][BENCH_MAX_ROUNDS];
     double medians[FIELDS] = {0};
-    uint64_t seed = 7;
-    di_status status = start_batch(s, s->engine, n, &seed, seqs, err);
+    di_status status = bench_batch_start(&batch, s->engine, n, s->setup.context, err);
     for (int32_t r = -2; r < s->setup.rounds && status == DI_OK; r++) { /* the first fill the slots */
         bench_result one;
-        status = stream_round(s, seqs, n, &seed, &one, err);
+        status = stream_round(s, &batch, &one, err);
         const double values[FIELDS] = {one.ms, one.bytes, one.ceiling, one.hits, one.experts, one.share};
         for (int i = 0; i < FIELDS && r >= 0; i++) {
             figures[i][r] = values[i];
         }
     }
-    for (int32_t i = 0; i < n; i++) {
-        di_sequence_free(seqs[i]);
-    }
+    bench_batch_end(&batch);
     for (int i = 0; i < FIELDS && status == DI_OK; i++) {
         medians[i] = bench_median_of(figures[i], s->setup.rounds);
     }
@@ -407,7 +314,7 @@ di_status bench_slice_prefill(bench_slice *s, bench_result *out, di_error *err)
         di_sequence *seq = NULL;
         const double rate = fma_rate(s);
         const int64_t begin = clock_now_ns();
-        status = start(s->engine, (size_t)s->setup.prompt, true, &seed, &seq, err);
+        status = bench_prompt_run(s->engine, (size_t)s->setup.prompt, &seed, &seq, err);
         const int64_t ns = clock_now_ns() - begin;
         ms[r] = (double)ns * 1e-6;
         rates[r] = rate;

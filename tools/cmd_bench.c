@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_SPEC_BYTES = 4096, MAX_BATCHES = 8 };
+enum { MAX_SPEC_BYTES = 4096 };
 
 typedef struct bench_job {
     const char *spec;
@@ -22,6 +22,7 @@ typedef struct bench_job {
     int64_t rounds;
     int64_t prompt;
     int64_t context;
+    int64_t tflops;
     bool json;
     cli_engine_options engine;
     char spec_text[MAX_SPEC_BYTES]; /* the spec, cut at its commas */
@@ -111,8 +112,11 @@ static void report(const bench_job *j, const char *name, const bench_result *r, 
             snprintf(experts, sizeof experts, "%.1f", r->experts);
             snprintf(bytes, sizeof bytes, "%.0f", r->bytes * 1e-6);
         }
-        printf("%-14s %10.2f %10.2f %10s %9s %10.2f %-7s %6.1f %%\n", name, r->ms, r->tokens, experts, bytes, r->ceiling, unit,
-               100.0 * r->share);
+        char ceiling_text[40] = "";
+        if (r->ceiling > 0.0) {
+            snprintf(ceiling_text, sizeof ceiling_text, "%10.2f %-7s %6.1f %%", r->ceiling, unit, 100.0 * r->share);
+        }
+        printf("%-14s %10.2f %10.2f %10s %9s %s\n", name, r->ms, r->tokens, experts, bytes, ceiling_text);
     } else {
         printf("{\"bench\":\"synthetic\",\"case\":\"%s\",\"metric\":\"time\",\"value\":%.5g,\"unit\":\"ms\",\"baseline\":\"%s\","
                "\"ratio\":%.4f,\"tokens_per_second\":%.5g,\"experts_hit\":%.4g,\"step_bytes\":%.0f,\"ceiling\":%.5g,"
@@ -139,44 +143,52 @@ static void report_drafts(const bench_job *j, int32_t n, const bench_drafts_resu
 
 static di_status run_drafts(const bench_job *j, const di_model *model, const bench_setup *setup, di_error *err)
 {
+    di_status status = DI_OK;
+    if (!j->json) {
+        printf("%-14s %10s %10s %10s %10s %11s %11s\n", "case", "ms", "without", "propose", "tokens", "speed-up", "at 3.51");
+    }
+    for (size_t i = 0; i < setup->n_batches && status == DI_OK; i++) {
+        bench_drafts_result result;
+        status = bench_drafts_run(model, setup, setup->batches[i], &result, err);
+        if (status == DI_OK) {
+            report_drafts(j, setup->batches[i], &result);
+        }
+    }
+    return status;
+}
+
+static di_status read_batches(const bench_job *j, bench_setup *setup, di_error *err)
+{
     int32_t *batches = NULL;
     size_t n = 0;
     di_status status = cli_read_ids(j->batches, &batches, &n, err);
-    if (status == DI_OK && !j->json) {
-        printf("%-14s %10s %10s %10s %10s %11s %11s\n", "case", "ms", "without", "propose", "tokens", "speed-up", "at 3.51");
+    if (status == DI_OK && n > BENCH_MAX_BATCHES) {
+        status = err_set(err, DI_E_ARGUMENT, "--batch: %zu cases: at most %d", n, BENCH_MAX_BATCHES);
     }
     for (size_t i = 0; i < n && status == DI_OK; i++) {
-        bench_drafts_result result;
-        status = bench_drafts_run(model, setup, batches[i], &result, err);
-        if (status == DI_OK) {
-            report_drafts(j, batches[i], &result);
+        if (batches[i] < 1 || batches[i] > BENCH_MAX_BATCH) {
+            status = err_set(err, DI_E_ARGUMENT, "--batch: %d: must be 1 to %d", batches[i], BENCH_MAX_BATCH);
+        } else {
+            setup->batches[setup->n_batches++] = batches[i];
         }
     }
     free(batches);
     return status;
 }
 
-static di_status run_decode(const bench_job *j, bench_slice *s, di_error *err)
+static di_status run_decode(const bench_job *j, const bench_setup *setup, bench_slice *s, di_error *err)
 {
-    int32_t *batches = NULL;
-    size_t n = 0;
-    di_status status = cli_read_ids(j->batches, &batches, &n, err);
-    for (size_t i = 0; i < n && status == DI_OK; i++) {
-        if (batches[i] < 1 || batches[i] > BENCH_MAX_BATCH) {
-            status = err_set(err, DI_E_ARGUMENT, "--batch: %d: must be 1 to %d", batches[i], BENCH_MAX_BATCH);
-        }
-    }
-    for (size_t i = 0; i < n && status == DI_OK; i++) {
+    di_status status = DI_OK;
+    for (size_t i = 0; i < setup->n_batches && status == DI_OK; i++) {
         bench_result result;
         char name[32];
         const bool streams = bench_slice_streams(s);
-        snprintf(name, sizeof name, "decode x%d", batches[i]);
-        status = streams ? bench_slice_stream(s, batches[i], &result, err) : bench_slice_decode(s, batches[i], &result, err);
+        snprintf(name, sizeof name, "decode x%d", setup->batches[i]);
+        status = streams ? bench_slice_stream(s, i, &result, err) : bench_slice_decode(s, i, &result, err);
         if (status == DI_OK) {
             report(j, name, &result, streams ? "disk" : "byte floor", "GB/s");
         }
     }
-    free(batches);
     return status;
 }
 
@@ -187,12 +199,16 @@ static di_status run_all(const bench_job *j, const di_model *model, di_error *er
         .file = file,
         .rounds = (int32_t)j->rounds,
         .prompt = (int32_t)j->prompt,
-        .context = (int32_t)j->context,
+        .context = j->context,
+        .product_tflops = (double)j->tflops,
     };
-    bench_slice *s;
+    bench_slice *s = NULL;
     cli_get_engine(&j->engine, &setup.engine);
     setup.engine.chunk_tokens = (int32_t)(j->engine.chunk_tokens > 0 ? j->engine.chunk_tokens : j->prompt);
-    di_status status = bench_slice_new(model, &setup, &s, err);
+    di_status status = read_batches(j, &setup, err);
+    if (status == DI_OK) {
+        status = bench_slice_new(model, &setup, &s, err);
+    }
     if (status != DI_OK) {
         free(file);
         return status;
@@ -200,7 +216,7 @@ static di_status run_all(const bench_job *j, const di_model *model, di_error *er
     if (!j->json) {
         printf("%-14s %10s %10s %10s %9s %18s %8s\n", "case", "ms", "tokens/s", "experts", "MB", "ceiling", "share");
     }
-    status = run_decode(j, s, err);
+    status = run_decode(j, &setup, s, err);
     if (status == DI_OK && j->prompt > 0) {
         bench_result result;
         char name[32];
@@ -229,15 +245,19 @@ int cmd_bench(int argc, char **argv)
                     "Measure a slice of the released model against what this machine can do.\v"
                     "SPEC is layers=N,experts=N[,vocab=N][,drafts=N][,dir=DIR]: whole layers of released shapes with random weights, in "
                     "memory, or in DIR, which is written when it is not there. experts: different routed experts a layer reads in a step. "
-                    "MB: what a step must read. share: of the time that the ceiling alone would need. With --ram-budget, which takes "
-                    "dir=DIR, the ceiling is the disk's rate, and MB what steps read from it. drafts: layers of a draft model (3 as "
+                    "MB: what a step must read. share: of the time that the ceiling alone would need. A context above 512 tokens is "
+                    "computed once, and all sequences share it. On a GPU the ceiling is what its memory copies, bytes read and written "
+                    "together, and for prefill what --tflops says a large BF16 product reaches there (cuBLAS, 8192^3). With --ram-budget, "
+                    "which takes dir=DIR, the ceiling is the disk's rate, and MB what steps read from it. drafts: layers of a "
+                    "draft model (3 as "
                     "released); then steps that verify five drafts a sequence and propose the next ones stand beside steps without. "
                     "tokens: what a sequence gets in such a step; as random weights say nothing of that, the speed-up is also given for "
                     "3.51 of them.");
     cli_add_string(&p, "synthetic", "SPEC", &j.spec, "what to measure, as layers=2,experts=48");
     cli_add_string(&p, "batch", "N,N", &j.batches, "sequences of the decode cases (default 1,8)");
-    cli_add_int(&p, "prompt-tokens", "N", &j.prompt, 0, 4096, "tokens of the prefill case; 0 = none (default 512)");
-    cli_add_int(&p, "context", "N", &j.context, 1, 4096, "tokens before decoding (default 200)");
+    cli_add_int(&p, "prompt-tokens", "N", &j.prompt, 0, 65536, "tokens of the prefill case; 0 = none (default 512)");
+    cli_add_int(&p, "context", "N", &j.context, 1, 1 << 20, "tokens before decoding (default 200)");
+    cli_add_int(&p, "tflops", "N", &j.tflops, 0, 100000, "GPU: BF16 ceiling that prefill is measured against");
     cli_add_int(&p, "rounds", "N", &j.rounds, 1, BENCH_MAX_ROUNDS, "rounds that medians are taken of (default 7)");
     cli_add_flag(&p, "json", &j.json, "JSON lines");
     cli_add_engine(&p, &j.engine);

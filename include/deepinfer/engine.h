@@ -115,6 +115,10 @@ typedef struct di_weight_stats {
 
 DI_API void di_engine_get_weight_stats(const di_engine *engine, di_weight_stats *out);
 
+/* How fast the device copies in its memory: bytes a second, read and written ones together. Takes two buffers of so many bytes, several
+ * times its cache to say something, and gives them back. Errors: DI_E_MEMORY, DI_E_DEVICE; *rate stays then. */
+DI_API di_status di_engine_measure_copy(di_engine *engine, size_t bytes, double *rate, di_error *err);
+
 /* Weights that are read when they are needed (ram_budget); all zero when everything is in memory. */
 typedef struct di_stream_stats {
     int64_t budget_bytes;

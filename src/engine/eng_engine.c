@@ -195,6 +195,11 @@ void di_engine_get_weight_stats(const di_engine *e, di_weight_stats *out)
     memcpy(out->placement, s.placement, sizeof s.placement);
 }
 
+di_status di_engine_measure_copy(di_engine *e, size_t bytes, double *rate, di_error *err)
+{
+    return mdl_runner_measure_copy(e->runner, bytes, rate, err);
+}
+
 void di_engine_get_stream_stats(const di_engine *e, di_stream_stats *out)
 {
     mdl_stream_stats s;

@@ -203,3 +203,22 @@ void mdl_runner_free(mdl_runner *r)
 
 const mdl_layout *mdl_runner_layout(const mdl_runner *r) { return &r->layout; }
 int32_t mdl_runner_threads(const mdl_runner *r) { return r->ops->n_threads(r->dev); }
+
+di_status mdl_runner_measure_copy(mdl_runner *r, size_t bytes, double *rate, di_error *err)
+{
+    enum { COPIES = 8 };
+    void *const from = r->ops->mem_alloc(r->dev, bytes);
+    void *const to = r->ops->mem_alloc(r->dev, bytes);
+    di_status status = from != NULL && to != NULL ? r->ops->sync(r->dev, err) : err_memory(err, "two buffers to copy on the device", bytes);
+    if (status == DI_OK) {
+        const int64_t begin = clock_now_ns();
+        for (int i = 0; i < COPIES; i++) {
+            r->ops->copy(r->dev, to, from, bytes);
+        }
+        status = r->ops->sync(r->dev, err);
+        *rate = 2e9 * COPIES * (double)bytes / (double)(clock_now_ns() - begin + 1);
+    }
+    r->ops->mem_free(r->dev, from);
+    r->ops->mem_free(r->dev, to);
+    return status;
+}

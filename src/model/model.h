@@ -37,6 +37,8 @@ di_status mdl_runner_new(const di_model *model, const mdl_runner_options *option
 void mdl_runner_free(mdl_runner *r);
 const mdl_layout *mdl_runner_layout(const mdl_runner *r);
 int32_t mdl_runner_threads(const mdl_runner *r);
+/* di_engine_measure_copy. */
+di_status mdl_runner_measure_copy(mdl_runner *r, size_t bytes, double *rate, di_error *err);
 
 /* Weights that are read when they are needed; sums since the runner was made. */
 typedef struct mdl_stream_stats {

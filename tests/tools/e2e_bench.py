@@ -26,6 +26,12 @@ def test_a_slice_in_memory_is_measured_case_by_case():
     assert one["step_bytes"] == two["step_bytes"]
 
 
+def test_a_long_context_is_computed_once():
+    done = run("--synthetic", "layers=1,experts=6", "--rounds", "1", "--batch", "1,3", "--prompt-tokens", "0", "--context", "700", "--json")
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line)["case"] for line in done.stdout.splitlines()] == ["decode x1", "decode x3"]
+
+
 def test_drafts_stand_beside_steps_without():
     done = run("--synthetic", "layers=1,experts=6,drafts=1", "--rounds", "1", "--batch", "2", "--prompt-tokens", "0", "--context", "4", "--json")
     assert done.returncode == 0, done.stderr
@@ -49,8 +55,10 @@ def test_numbers_outside_the_released_model_are_refused():
     assert done.returncode == 1 and "experts is 385: must be 6 to 384" in done.stderr
     done = run("--synthetic", "layers=1,experts=6,drafts=4")
     assert done.returncode == 1 and "drafts is 4: must be 0 to 3" in done.stderr
-    done = run("--synthetic", "layers=1,experts=6", "--batch", "65")
-    assert done.returncode == 1 and "--batch: 65: must be 1 to 64" in done.stderr
+    done = run("--synthetic", "layers=1,experts=6", "--batch", "257")
+    assert done.returncode == 1 and "--batch: 257: must be 1 to 256" in done.stderr
+    done = run("--synthetic", "layers=1,experts=6", "--batch", "1,2,3,4,5,6,7,8,9")
+    assert done.returncode == 1 and "--batch: 9 cases: at most 8" in done.stderr
 
 
 def test_a_slice_needs_to_be_named():
