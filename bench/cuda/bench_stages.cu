@@ -332,6 +332,111 @@ static void bench_selections()
     bench_selection(1, 1048576, 1, true);
 }
 
+/* --- Attention ------------------------------------------------------------------------------------------------------------------- */
+
+/* Queries of released shape behind the first window: rows that are one sequence each (decode), or a chunk of one sequence (prefill). */
+struct attention_bench {
+    static const int HEADS = 64, DIM = 512, ROPE = 64, WINDOW = 128, RING = 136, TOPK = 512, PER_PAGE = 64;
+    static const int RING_BYTES = RING * (DIM + DIM / 32), ROW_BYTES = DIM / 2 + DIM / 16, ENTRIES = 16384;
+    cu_attend_job job = {};
+    int most;
+    uint8_t *states, *pages;
+    uint16_t *q;
+    std::vector<int32_t *> lists;
+
+    explicit attention_bench(int rows) : most(rows)
+    {
+        const int sequences = std::min(rows, 256);
+        states = lab_bytes((size_t)sequences * RING_BYTES, 51, 0x3A, 4);
+        pages = lab_bytes((size_t)sequences * ENTRIES * ROW_BYTES, 52, 0x3A, 4);
+        q = (uint16_t *)lab_bytes((size_t)rows * HEADS * DIM * 2, 53, 0x3C, 3);
+        job.n_heads = HEADS;
+        job.head_dim = DIM;
+        job.rope_dim = ROPE;
+        job.window = WINDOW;
+        job.topk = TOPK;
+        job.ring_slots = RING;
+        job.scale = 0.044f;
+        job.compressed.per_page = PER_PAGE;
+        job.compressed.row_bytes = ROW_BYTES;
+        job.q = q;
+        job.kv = lab_bytes((size_t)rows * (DIM + DIM / 32), 54, 0x3A, 4);
+        job.sink = upload(std::vector<float>(HEADS, 0.0f));
+        job.rope = upload(std::vector<float>(ROPE / 2, 0.001f));
+        job.o = device<uint16_t>((size_t)rows * HEADS * DIM);
+        for (int i = 0; i < 4; i++) { /* ascending, spread over all entries */
+            std::vector<int32_t> list;
+            for (int r = 0; r < rows; r++) {
+                for (int j = 0; j < TOPK; j++) {
+                    list.push_back(j * (ENTRIES / TOPK) + (int)(lab_mix(((uint64_t)i * rows + r) * TOPK + j) % (ENTRIES / TOPK)));
+                }
+            }
+            lists.push_back(upload(list));
+        }
+    }
+
+    cu_seqs table(int sequences, int rows_each)
+    {
+        const size_t head = (size_t)sequences * sizeof(cu_seq);
+        const size_t pages_at = (head + (size_t)sequences * rows_each * 4 + 7) / 8 * 8;
+        const int n_pages = ENTRIES / PER_PAGE;
+        std::vector<uint8_t> bytes(pages_at + (size_t)sequences * n_pages * sizeof(uint8_t *));
+        for (int i = 0; i < sequences; i++) {
+            cu_seq s = {};
+            s.row0 = i * rows_each;
+            s.n_rows = rows_each;
+            s.pos0 = 2 * ENTRIES;
+            s.state = states + (size_t)i * RING_BYTES;
+            s.pages_at = (int64_t)(pages_at + (size_t)i * n_pages * sizeof(uint8_t *));
+            memcpy(&bytes[i * sizeof s], &s, sizeof s);
+            for (int t = 0; t < rows_each; t++) {
+                memcpy(&bytes[head + ((size_t)i * rows_each + t) * 4], &i, 4);
+            }
+            for (int p = 0; p < n_pages; p++) {
+                uint8_t *at = pages + ((size_t)i * ENTRIES + (size_t)p * PER_PAGE) * ROW_BYTES;
+                memcpy(&bytes[(size_t)s.pages_at + p * sizeof at], &at, sizeof at);
+            }
+        }
+        cu_seqs t = {};
+        t.table = (decltype(t.table))upload(bytes);
+        t.n_seqs = sequences;
+        t.row_seq_at = (int64_t)head;
+        return t;
+    }
+
+    void run(const char *name, int sequences, int rows_each)
+    {
+        const int rows = sequences * rows_each;
+        if (strstr(name, wanted) == nullptr) {
+            return;
+        }
+        job.n_rows = rows;
+        job.seqs = table(sequences, rows_each);
+        job.kv_seqs = job.seqs;
+        double us = lab_time(rows > 1000 ? 5 : 50, 5, [&](cudaStream_t s, int i) {
+            cu_attend_job a = job;
+            a.list = lists[i % lists.size()];
+            LAB_CHECK((cudaError_t)cu_launch_attend(&a, lab_sms(), s));
+        });
+        report(name, us, (double)rows * (WINDOW * (DIM + DIM / 32) + TOPK * ROW_BYTES + 4 * HEADS * DIM));
+    }
+};
+
+static void bench_attention()
+{
+    if (wanted[0] != '\0' && strncmp(wanted, "attend", 6) != 0) {
+        return;
+    }
+    attention_bench b(8192);
+    for (int t : {1, 2, 4, 8, 16, 32, 64, 128, 256}) {
+        char name[32];
+        snprintf(name, sizeof name, "attend_%d", t);
+        b.run(name, t, 1);
+    }
+    b.run("attend_draft_6", 1, 6);
+    b.run("attend_prefill_8192", 1, 8192);
+}
+
 /* bench_stages [PART]: only the cases whose name holds PART. The ceiling is read again at the end: a card that throttled shows it. */
 int main(int argc, char **argv)
 {
@@ -340,6 +445,7 @@ int main(int argc, char **argv)
     bench_linear();
     bench_seams();
     bench_selections();
+    bench_attention();
     if (wanted[0] == '\0' || strncmp(wanted, "experts", 7) == 0) {
         bench_experts();
     }

@@ -33,7 +33,7 @@ void cu_attend(ops_device *device, const ops_attend_args *a)
                          .o = a->o};
     const int32_t tokens = a->topk > 0 ? page_tokens(&a->compressed, a->ratio) : 0;
     if (cu_seqs_of(dev, a->seqs, a->n_seqs, tokens, &job.seqs) && cu_seqs_of(dev, a->kv_seqs, a->n_seqs, 0, &job.kv_seqs)) {
-        cu_ok(dev, cu_launch_attend(&job, dev->stream), "attend");
+        cu_ok(dev, cu_launch_attend(&job, dev->n_sms, dev->stream), "attend");
     }
 }
 

@@ -367,7 +367,7 @@ typedef struct cu_attend_job {
     uint16_t *o;
 } cu_attend_job;
 
-int cu_launch_attend(const cu_attend_job *args, cu_stream stream);
+int cu_launch_attend(const cu_attend_job *args, int n_sms, cu_stream stream);
 /* ops_draft_attend: blocks of drafts; topk, compressed, list and kv_seqs are not used. */
 int cu_launch_draft_attend(const cu_attend_job *args, cu_stream stream);
 
