@@ -71,7 +71,7 @@ typedef struct di_engine_options {
     int64_t kv_bytes;     /* memory for KV, taken as it is used: pages and states of sequences, the prefix cache; 0 = a quarter of RAM */
     di_replay replay;
     bool draft;           /* load the checkpoint's draft model, when it has one (di_sequence_draft) */
-    const char *cpu_isa;  /* backend "cpu": avx2, avx512 or avx512vnni; "auto" or NULL = the widest there is. Results are the same bits */
+    const char *cpu_isa;  /* backend "cpu": avx2, avx512, avx512vnni, avx512bf16; "auto", NULL = the widest there is; same bits */
     di_cache_options cache;
     int64_t ram_budget;   /* bytes of weights in memory; 0 = all. What does not fit is read from the checkpoint's files when a token
                            * needs it: same bits, at the disk's speed (docs/streaming.md). Backends cpu and ref */

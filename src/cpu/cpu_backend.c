@@ -19,9 +19,10 @@ typedef struct isa {
     const cpu_kernels *kernels;
     cpu_panels_fn quads;
     cpu_fixed_fn fixed;
+    cpu_dot_fn dot;
 } isa;
 
-enum { N_ISAS = 3 };
+enum { N_ISAS = 4 };
 
 #if defined(__x86_64__)
 static void list_isas(isa out[N_ISAS])
@@ -31,15 +32,19 @@ static void list_isas(isa out[N_ISAS])
     const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
     const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-    out[0] = (isa){"avx2", avx2, &cpu_kernels_avx2, NULL, NULL};
-    out[1] = (isa){"avx512", avx512, &cpu_kernels_avx512, NULL, NULL};
+    out[0] = (isa){"avx2", avx2, &cpu_kernels_avx2, NULL, NULL, NULL};
+    out[1] = (isa){"avx512", avx512, &cpu_kernels_avx512, NULL, NULL, NULL};
     out[2] = (isa){"avx512vnni", avx512 && __builtin_cpu_supports("avx512vnni"), &cpu_kernels_avx512,
-                   __builtin_cpu_supports("gfni") ? cpu_panels_gfni : NULL, cpu_fixed_vnni};
+                   __builtin_cpu_supports("gfni") ? cpu_panels_gfni : NULL, cpu_fixed_vnni, NULL};
+    out[3] = out[2];
+    out[3].name = "avx512bf16";
+    out[3].there = out[2].there && out[2].quads != NULL && __builtin_cpu_supports("avx512bf16") && cpu_dot_is_exact();
+    out[3].dot = cpu_dot_bf16;
 }
 #else
 static void list_isas(isa out[N_ISAS])
 {
-    static const char *const names[N_ISAS] = {"avx2", "avx512", "avx512vnni"};
+    static const char *const names[N_ISAS] = {"avx2", "avx512", "avx512vnni", "avx512bf16"};
     for (int i = 0; i < N_ISAS; i++) {
         out[i] = (isa){.name = names[i]};
     }
@@ -65,7 +70,7 @@ static di_status choose_isa(const char *name, isa *out, di_error *err)
             return all[i].there ? DI_OK : err_set(err, DI_E_UNSUPPORTED, "cpu_isa: this processor has no %s", name);
         }
     }
-    return err_set(err, DI_E_ARGUMENT, "cpu_isa is '%s': must be auto, avx2, avx512 or avx512vnni", name);
+    return err_set(err, DI_E_ARGUMENT, "cpu_isa is '%s': must be auto, avx2, avx512, avx512vnni or avx512bf16", name);
 }
 
 static bool available(void)
@@ -102,6 +107,7 @@ static di_status cpu_open(const ops_device_options *options, ops_device **out, d
     dev->kernels = chosen.kernels;
     dev->quads = chosen.quads;
     dev->fixed = chosen.fixed;
+    dev->dot = chosen.dot;
     dev->ref.linear = cpu_linear;
     dev->ref.unpack_keys = dev->kernels->unpack_keys;
     dev->ref.products = dev->kernels->products;

@@ -9,6 +9,7 @@
 #define CPU_CPU_INT_H
 
 #include "core/pool.h"
+#include "cpu/cpu_dot.h"
 #include "cpu/cpu_store.h"
 #include "ops/ref.h"
 
@@ -19,12 +20,15 @@
 
 /* Panel p starts at codes + p * panel_bytes:
  *   FP8  [n_in][16] E4M3 bytes; or, with `quads`, [n_in / 4][4][2][4][2]: four outputs, two pairs of inputs, one
- * output, one input, so that codes can be widened to bf16 pairs without leaving their part of a register FP4  [n_in /
- * 8][16] little-endian 32-bit words, input 8i + j in bits 4j..4j+3; then scale [n_in / 32][16] E8M0 bytes BF16 [n_in /
- * 2][16][2] uint16, pairs of inputs F32  [n_in][16] fp32
+ *        output, one input, so that codes can be widened to bf16 pairs without leaving their part of a register
+ *   FP4  [n_in / 8][16] little-endian 32-bit words, input 8i + j in bits 4j..4j+3; then scale [n_in / 32][16] E8M0 bytes
+ *   BF16 [n_in / 2][16][2] uint16, pairs of inputs
+ *   F32  [n_in][16] fp32
+ * The odd input of a pair comes first: the dot product of pairs (cpu_dot.h) begins with the second.
  *
  * FP8 scales are block_scale [n_panels][n_in / 32] fp32; without quads times 2^8 (see the decoders), with quads
- * negative where one of the 512 codes is zero or subnormal. Outputs past n_out have zero codes. Owned by the device
+ * negative where one of the 512 codes is zero or subnormal. BF16 has one: 1 when each value is zero or of a size within
+ * the limits of cpu_dot.h, otherwise 0. Outputs past n_out have zero codes. Owned by the device
  * that made it; read-only after that. */
 typedef struct cpu_packed {
     ops_format format;
@@ -38,6 +42,12 @@ typedef struct cpu_packed {
     size_t bytes; /* of the whole allocation */
 } cpu_packed;
 
+/* Does cpu_dot.h take it? */
+static inline bool cpu_packed_dot(const cpu_packed *p)
+{
+    return p->format == OPS_BF16 ? p->block_scale[0] != 0.0f : p->quads;
+}
+
 /* NULL when the matrix has a shape or value that the kernels do not take (n_in no multiple of 32, a NaN code or scale)
  * or memory is short; the reference path then serves it. quads: the form of FP8. `store` NULL = the heap; `threads`
  * NULL = this one. */
@@ -48,8 +58,8 @@ void cpu_packed_free(cpu_packed *p, cpu_store *store);
 bool cpu_pack_in_place(ops_matrix *w, void *memory);
 /* Names of the layout above, with and without quads, for forms that are kept in files. A change of the layout needs a new version
  * (tests/cpu/test_cpu_kept.c). */
-#define CPU_KEPT_QUADS "panels16-quads-1"
-#define CPU_KEPT_PLAIN "panels16-1"
+#define CPU_KEPT_QUADS "panels16-quads-2"
+#define CPU_KEPT_PLAIN "panels16-2"
 /* The panels and scales of a packed matrix as one range that starts at `codes`; 0 for a shape that is refused. */
 size_t cpu_kept_bytes(const ops_matrix *w);
 /* A packed matrix over such a range, which stays the caller's. NULL when the shape is refused or memory is short. */
@@ -71,6 +81,7 @@ typedef struct cpu_rows {
     size_t ldx;
     const int16_t *fixed; /* [k / 2][g][2] and */
     const float *unit;    /* [k / 32][g], see cpu_fixed.h; NULL = floating point */
+    const uint32_t *pairs; /* [k / 2][g], see cpu_dot.h; NULL = floating point, or integers */
 } cpu_rows;
 
 /* Kernels for a query with few heads, over rows in block order (cpu_blocks_avx512.c). Lengths are multiples of `chunk`.
@@ -143,6 +154,12 @@ typedef void (*cpu_fixed_fn)(const cpu_packed *p, size_t panel, size_t n_panels,
 void cpu_fixed_vnni(const cpu_packed *p, size_t panel, size_t n_panels, const cpu_rows *rows, size_t n_rows, float *c,
                     size_t ldc);
 
+/* The same as BF16 dot products (cpu_dot.h), of matrices that cpu_packed_dot tells of. */
+typedef void (*cpu_dot_fn)(const cpu_packed *p, size_t panel, size_t n_panels, const uint32_t *pairs, size_t n_rows,
+                           float *c, size_t ldc);
+void cpu_dot_bf16(const cpu_packed *p, size_t panel, size_t n_panels, const uint32_t *pairs, size_t n_rows, float *c,
+                  size_t ldc);
+
 /* The device: the reference's, with packed weights. Owner and thread as of ops_device. */
 typedef struct cpu_device {
     ref_device ref; /* first: the reference's stages take this device */
@@ -153,6 +170,7 @@ typedef struct cpu_device {
     size_t budget;       /* bytes that may still be packed */
     cpus *cpus;          /* NULL = threads run anywhere */
     char placement[160]; /* see ops_backend */
+    cpu_dot_fn dot;      /* NULL = products of BF16 values go through `quads` and kernels->panels */
 } cpu_device;
 
 /* Puts threads and memory in their places, as options.pin says (cpu_place.c). What cannot be done is said in dev->placement.

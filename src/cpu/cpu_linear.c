@@ -96,6 +96,8 @@ static void run_unit(const linear_run *run, size_t j, size_t unit, float *tile)
             in.fixed += r0 * k;
             in.unit += r0 * (k / 32);
             run->dev->fixed(packed, panel, n_panels, &in, m, c, LDC);
+        } else if (in.pairs != NULL) {
+            run->dev->dot(packed, panel, n_panels, in.pairs + r0 * (k / 2), m, c, LDC);
         } else {
             (packed->quads ? run->dev->quads : run->dev->kernels->panels)(packed, panel, n_panels, in.x, m, c, LDC);
         }
@@ -103,13 +105,13 @@ static void run_unit(const linear_run *run, size_t j, size_t unit, float *tile)
     }
 }
 
-/* Relative time of one unit: decoding costs about as much as the products of two rows; integer products of a group of
- * rows take half as long. */
+/* Relative time of one unit: decoding costs about as much as the products of two rows; products of pairs take half as
+ * long. */
 static double unit_cost(const linear_run *run, size_t j)
 {
     const ref_linear *job = &run->jobs[j];
     const double rows = (double)job->n_rows;
-    return (double)job->w->n_in * (run->rows[j].fixed != NULL ? 2.0 + rows / 2.0 : 2.0 + rows);
+    return (double)job->w->n_in * (run->rows[j].fixed != NULL || run->rows[j].pairs != NULL ? 2.0 + rows / 2.0 : 2.0 + rows);
 }
 
 /* First unit of share `t` of `n`: where the running cost passes t / n of all. */
@@ -161,6 +163,7 @@ typedef struct group_job {
     float *x;
     int16_t *fixed;
     float *unit;
+    uint32_t *pairs;
     size_t n_slices; /* of a group's inputs: parts of about equal size share out better than a few groups do */
     size_t first;    /* slices before its own, of all such jobs */
 } group_job;
@@ -170,6 +173,7 @@ enum { SLICES_MAX = 4, SLICE_MIN = 4096 /* values */ };
 typedef struct group_run {
     group_job *jobs;
     size_t n_jobs;
+    _Atomic bool no_dot; /* a row that pairs cannot hold */
 } group_run;
 
 static size_t n_groups(size_t rows)
@@ -211,7 +215,7 @@ static inline __attribute__((always_inline)) void interleave(const float *x, siz
 }
 
 /* Slice number i of a job: some inputs, whole blocks, of a group of rows. */
-static void make_slice(const group_job *to, size_t i)
+static void make_slice(group_run *run, const group_job *to, size_t i)
 {
     const ref_linear *job = to->job;
     const size_t k = (size_t)job->w->n_in;
@@ -230,6 +234,11 @@ static void make_slice(const group_job *to, size_t i)
         cpu_fix_row(x + r * job->ldx, n_in, g, to->fixed + r0 * k + k0 * g + r * 2,
                     to->unit + r0 * (k / 32) + k0 / 32 * g + r);
     }
+    for (size_t r = 0; to->pairs != NULL && r < g; r++) {
+        if (!cpu_dot_row(x + r * job->ldx, n_in, g, to->pairs + r0 * (k / 2) + k0 / 2 * g + r)) {
+            atomic_store_explicit(&run->no_dot, true, memory_order_relaxed);
+        }
+    }
     if (to->x == NULL) {
         return;
     }
@@ -247,31 +256,46 @@ static void make_slice(const group_job *to, size_t i)
 
 static void make_groups(void *arg, size_t begin, size_t end, int thread)
 {
-    const group_run *run = arg;
+    group_run *run = arg;
     size_t j = 0;
     (void)thread;
     for (size_t i = begin; i < end; i++) {
         while (j + 1 < run->n_jobs && i >= run->jobs[j + 1].first) {
             j++;
         }
-        make_slice(&run->jobs[j], i - run->jobs[j].first);
+        make_slice(run, &run->jobs[j], i - run->jobs[j].first);
     }
 }
 
-/* The same rows as those of the job before, in the same form? Gate and up branch, query and key share theirs. */
+/* The same rows as those of the job before? Gate and up branch, query and key share theirs. */
 static bool same_rows(const ref_linear *a, const ref_linear *b)
 {
-    return a->x == b->x && a->ldx == b->ldx && a->n_rows == b->n_rows && a->w->n_in == b->w->n_in &&
-           (a->w->format == OPS_FP4) == (b->w->format == OPS_FP4);
+    return a->x == b->x && a->ldx == b->ldx && a->n_rows == b->n_rows && a->w->n_in == b->w->n_in;
+}
+
+/* How a job's rows stand: as they are or in groups of floats, as integers, as pairs. */
+typedef enum row_form { FLOATS, INTEGERS, PAIRS } row_form;
+
+static row_form form_of(const linear_run *run, const ref_linear *job, bool dot)
+{
+    if (run->dev->fixed != NULL && job->w->format == OPS_FP4) {
+        return INTEGERS;
+    }
+    const cpu_packed *p = job->w->packed;
+    return dot && run->dev->dot != NULL && cpu_packed_dot(p) ? PAIRS : FLOATS;
 }
 
 /* Memory for the rows of a job. False when it is short. */
-static bool take_rows(ref_device *dev, const ref_linear *job, bool fixed, group_job *to)
+static bool take_rows(ref_device *dev, const ref_linear *job, row_form form, group_job *to)
 {
     const size_t n = (size_t)job->n_rows * (size_t)job->w->n_in;
     const size_t slices = n / SLICE_MIN + 1;
     *to = (group_job){.job = job, .n_slices = slices < SLICES_MAX ? slices : SLICES_MAX};
-    if (fixed) {
+    if (form == PAIRS) {
+        to->pairs = ref_scratch(dev, n / 2, sizeof *to->pairs);
+        return to->pairs != NULL;
+    }
+    if (form == INTEGERS) {
         to->fixed = ref_scratch(dev, n, sizeof *to->fixed);
         to->unit = ref_scratch(dev, n / 32, sizeof *to->unit);
         return to->fixed != NULL && to->unit != NULL;
@@ -280,8 +304,8 @@ static bool take_rows(ref_device *dev, const ref_linear *job, bool fixed, group_
     return to->x != NULL;
 }
 
-/* Fills run->rows. False when memory is short. */
-static bool prepare_rows(ref_device *dev, linear_run *run)
+/* Fills run->rows; with `dot`, rows become pairs where matrices take them. False when memory is short. */
+static bool fill_rows(ref_device *dev, linear_run *run, bool dot, bool *no_dot)
 {
     group_run groups = {.jobs = ref_scratch(dev, run->n_jobs, sizeof *groups.jobs)};
     size_t n = 0;
@@ -290,26 +314,41 @@ static bool prepare_rows(ref_device *dev, linear_run *run)
     }
     for (size_t j = 0; j < run->n_jobs; j++) {
         const ref_linear *job = &run->jobs[j];
-        const bool fixed = run->dev->fixed != NULL && job->w->format == OPS_FP4;
         run->rows[j] = (cpu_rows){.x = is_packed(job) ? job->x : NULL, .ldx = job->ldx};
-        if (!is_packed(job) || (job->n_rows == 1 && !fixed)) {
+        if (!is_packed(job)) {
+            continue;
+        }
+        const row_form form = form_of(run, job, dot);
+        if (job->n_rows == 1 && form == FLOATS) {
             continue; /* a single row is its own group, in place */
         }
-        if (j > 0 && run->rows[j - 1].x != NULL && same_rows(job, job - 1)) {
+        if (j > 0 && is_packed(job - 1) && form_of(run, job - 1, dot) == form && same_rows(job, job - 1)) {
             run->rows[j] = run->rows[j - 1];
             continue;
         }
         group_job *to = &groups.jobs[groups.n_jobs++];
-        if (!take_rows(dev, job, fixed, to)) {
+        if (!take_rows(dev, job, form, to)) {
             return false;
         }
         to->first = n;
         n += n_groups((size_t)job->n_rows) * to->n_slices;
-        run->rows[j] = fixed ? (cpu_rows){.x = job->x, .ldx = job->ldx, .fixed = to->fixed, .unit = to->unit}
-                             : (cpu_rows){.x = to->x, .ldx = (size_t)job->w->n_in};
+        run->rows[j] = form == FLOATS ? (cpu_rows){.x = to->x, .ldx = (size_t)job->w->n_in}
+                                      : (cpu_rows){.x = job->x,
+                                                   .ldx = job->ldx,
+                                                   .fixed = to->fixed,
+                                                   .unit = to->unit,
+                                                   .pairs = to->pairs};
     }
     pool_run(dev->pool, n, make_groups, &groups);
+    *no_dot = atomic_load(&groups.no_dot);
     return true;
+}
+
+/* Values that pairs cannot hold are rare; then no job of the stage has pairs. */
+static bool prepare_rows(ref_device *dev, linear_run *run)
+{
+    bool no_dot;
+    return fill_rows(dev, run, true, &no_dot) && (!no_dot || fill_rows(dev, run, false, &no_dot));
 }
 
 void cpu_linear(ref_device *dev, const ref_linear *jobs, size_t n_jobs)

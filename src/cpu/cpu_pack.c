@@ -89,8 +89,10 @@ static bool pack_quads(const uint8_t *src, size_t n_rows, size_t k, uint8_t *pan
             nan = nan || kinds.nan;
             small = small || kinds.small;
             for (size_t i = 0; i < 8; i++) {
-                memcpy(out + i * 64, in + i * 4, 2);
-                memcpy(out + i * 64 + 8, in + i * 4 + 2, 2);
+                out[i * 64] = in[i * 4 + 1];
+                out[i * 64 + 1] = in[i * 4];
+                out[i * 64 + 8] = in[i * 4 + 3];
+                out[i * 64 + 9] = in[i * 4 + 2];
             }
         }
         scale[g] = small ? -scale[g] : scale[g];
@@ -119,7 +121,7 @@ OPS_CLONES static void transpose_words(const uint8_t *src, size_t n, uint8_t *pa
     }
 }
 
-/* 32-bit words: [n_rows][n] to [n][16]. Eight FP4 codes or two BF16 values make one: they need no change. */
+/* 32-bit words: [n_rows][n] to [n][16]. Eight FP4 codes make one. */
 static void pack_words(const uint8_t *src, size_t n_rows, size_t n, uint8_t *panel)
 {
     if (n_rows == CPU_PANEL && n % 16 == 0) {
@@ -133,6 +135,22 @@ static void pack_words(const uint8_t *src, size_t n_rows, size_t n, uint8_t *pan
             memcpy(out + i * CPU_PANEL * 4, in + i * 4, 4);
         }
     }
+}
+
+/* Are all of n values, two a word, zero or of a size that the dot product takes? Exchanges those of a word. */
+OPS_CLONES static bool turn_pairs(uint32_t *words, size_t n)
+{
+    const uint32_t low = (uint32_t)(127 + CPU_DOT_MIN) << 7;
+    const uint32_t high = (uint32_t)(127 + CPU_DOT_MAX) << 7;
+    uint32_t odd = 0;
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t a = words[i] & 0x7FFF;
+        const uint32_t b = words[i] >> 16 & 0x7FFF;
+        odd |= (uint32_t)(a != 0) & (uint32_t)(a - low >= high - low);
+        odd |= (uint32_t)(b != 0) & (uint32_t)(b - low >= high - low);
+        words[i] = words[i] << 16 | words[i] >> 16;
+    }
+    return odd == 0;
 }
 
 /* Scales of one panel of FP4 rows, [n_rows][groups] to [groups][16]. True when one is no normal power of two. */
@@ -168,6 +186,7 @@ typedef struct pack_run {
     uint8_t *codes;
     float *scale; /* FP8 */
     _Atomic bool refused;
+    _Atomic bool no_dot;
 } pack_run;
 
 static void pack_panels(void *arg, size_t begin, size_t end, int thread)
@@ -200,6 +219,9 @@ static void pack_panels(void *arg, size_t begin, size_t end, int thread)
             break;
         case OPS_BF16:
             pack_words(src, n, k / 2, panel);
+            if (!turn_pairs((uint32_t *)(void *)panel, k / 2 * CPU_PANEL)) {
+                atomic_store(&run->no_dot, true);
+            }
             break;
         default:
             pack_words(src, n, k, panel);
@@ -220,7 +242,7 @@ static bool plan(const ops_matrix *w, cpu_packed *p, size_t *n_scales)
     *p = (cpu_packed){.format = w->format, .n_out = w->n_out, .n_in = w->n_in};
     p->n_panels = ((size_t)w->n_out + CPU_PANEL - 1) / CPU_PANEL;
     p->panel_bytes = k * CPU_PANEL * code_bits(w->format) / 8 + (w->format == OPS_FP4 ? k / 32 * CPU_PANEL : 0);
-    *n_scales = w->format == OPS_FP8 ? p->n_panels * (k / 32) : 0;
+    *n_scales = w->format == OPS_FP8 ? p->n_panels * (k / 32) : w->format == OPS_BF16 ? 1 : 0;
     return ar_mul(p->n_panels, p->panel_bytes, &codes) && ar_mul(*n_scales, sizeof(float), &scales) &&
            ar_add(codes, scales, &p->bytes) && ar_add(p->bytes, sizeof *p + 3 * 64, &p->bytes);
 }
@@ -268,6 +290,9 @@ cpu_packed *cpu_pack(const ops_matrix *w, bool quads, cpu_store *store, pool *th
     if (atomic_load(&run.refused)) {
         cpu_packed_free((cpu_packed *)(void *)memory, store);
         return NULL;
+    }
+    if (w->format == OPS_BF16) {
+        run.scale[0] = atomic_load(&run.no_dot) ? 0.0f : 1.0f;
     }
     memcpy(memory, &layout, sizeof layout);
     return (cpu_packed *)(void *)memory;

@@ -3,10 +3,12 @@
 #include "support/unit.h"
 
 #include "cpu/cpu.h"
+#include "cpu/cpu_dot.h"
 #include "cpu/cpu_fixed.h"
 #include "cpu/cpu_int.h"
 #include "ops/ref.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -342,6 +344,100 @@ static void integers_have_the_references_bits(void **state)
     free((void *)w.scale);
 }
 
+/* Dot products of pairs, FP8 with and without zeros and subnormals and BF16: every number of panels and rows. */
+static void pairs_have_the_references_bits(void **state)
+{
+    (void)state;
+    enum { K = 288, OUT = 6 * CPU_PANEL + 5, PANELS = 7, M = 30, LDC = CPU_PANELS_MAX * CPU_PANEL };
+    if (!__builtin_cpu_supports("avx512bf16") || !__builtin_cpu_supports("gfni") || !cpu_dot_is_exact()) {
+        skip();
+    }
+    static float x[M * K], want[M * OUT], c[M * LDC];
+    static uint32_t pairs[M * K / 2];
+    uint64_t seed = 41;
+    for (size_t i = 0; i < M * K; i++) { /* sizes far apart, so that sums are rounded; the smallest and the largest too */
+        const int e = (int)(unit_random(&seed) % 21) - 30 - (i % 101 == 0 ? 25 : 0) + (i % 103 == 0 ? 50 : 0);
+        x[i] = i % 17 == 0 ? 0.0f : bf16_round(ldexpf((float)(int32_t)unit_random(&seed), e));
+        x[i] = fabsf(x[i]) >= 0x1p-55f && fabsf(x[i]) < 0x1p55f ? x[i] : -0.0f;
+    }
+    for (int kind = 0; kind < 4; kind++) {
+        const shape s = {.format = kind < 3 ? OPS_FP8 : OPS_BF16, .n_out = OUT, .n_in = K};
+        ops_matrix w = random_matrix(&s, &seed);
+        for (size_t i = 0; i < OUT * K && (kind == 1 || kind == 2); i++) {
+            uint8_t *code = (uint8_t *)(uintptr_t)w.data + i;
+            *code |= (*code & 0x78) == 0 && !(kind == 1 && i % 1999 == 0) ? 8 : 0;
+        }
+        cpu_packed *p = cpu_pack(&w, true, NULL, NULL);
+        assert_non_null(p);
+        assert_true(cpu_packed_dot(p));
+        for (size_t m = 1; m <= M; m++) {
+            run(ref, &w, x, (int32_t)m, want);
+            for (size_t r = 0; r < m;) {
+                const size_t g = cpu_group(m - r);
+                for (size_t i = 0; i < g; i++) {
+                    assert_true(cpu_dot_row(x + (r + i) * K, K, g, pairs + r * (K / 2) + i));
+                }
+                r += g;
+            }
+            for (size_t n = 1; n <= CPU_PANELS_MAX; n++) {
+                const size_t panel = (m + n) % (PANELS - n + 1);
+                cpu_dot_bf16(p, panel, n, pairs, m, c, LDC);
+                for (size_t r = 0; r < m; r++) {
+                    const size_t left = OUT - panel * CPU_PANEL;
+                    const size_t width = left < n * CPU_PANEL ? left : n * CPU_PANEL;
+                    assert_memory_equal(c + r * LDC, want + r * OUT + panel * CPU_PANEL, width * sizeof *c);
+                }
+            }
+        }
+        cpu_packed_free(p, NULL);
+        free((void *)w.data);
+        free((void *)w.scale);
+    }
+}
+
+/* What pairs cannot hold: values that are no BF16, tiny, huge, infinite or NaN, anywhere in a row or in a matrix. The
+ * products have the reference's bits all the same. */
+static void values_outside_of_pairs_have_the_references_bits(void **state)
+{
+    (void)state;
+    enum { K = 64, OUT = 40, ROWS = 3 };
+    const float odd[] = {0x1p-56f, 0x1p55f,   -0x1p-126f, 0x1p-133f, -0x1p127f, 1.0f + 0x1p-8f,
+                         INFINITY, -INFINITY, NAN,        0x1p-60f,  -0x1p60f};
+    uint64_t seed = 43;
+    for (size_t i = 0; i < 2 * sizeof odd / sizeof *odd; i++) {
+        const float value = odd[i / 2];
+        const bool in_row = i % 2 == 0;
+        static float x[ROWS * K], want[ROWS * OUT], got[ROWS * OUT];
+        static uint32_t pairs[K / 2];
+        const shape s = {.format = OPS_BF16, .n_out = OUT, .n_in = K};
+        ops_matrix w = random_matrix(&s, &seed);
+        for (size_t j = 0; j < ROWS * K; j++) {
+            x[j] = bf16_round((float)(int32_t)unit_random(&seed) * 0x1p-29f);
+        }
+        const size_t at = unit_random(&seed) % (ROWS * K);
+        const bf16 stored = bf16_from_f32(value);
+        if (in_row) {
+            x[at] = value;
+        } else {
+            memcpy((uint8_t *)(uintptr_t)w.data + 2 * (unit_random(&seed) % (OUT * K)), &stored, 2);
+        }
+        if (__builtin_cpu_supports("avx512f") && in_row) {
+            assert_false(cpu_dot_row(x + at / K * K, K, 1, pairs));
+        }
+        run(ref, &w, x, ROWS, want);
+        assert_int_equal(cpu_backend.weight_load(cpu, &w, OPS_USE_PRODUCT, NULL), DI_OK);
+        assert_non_null(w.packed);
+        assert_true(in_row == cpu_packed_dot(w.packed) || value == 1.0f + 0x1p-8f);
+        run(cpu, &w, x, ROWS, got);
+        for (size_t j = 0; j < ROWS * OUT; j++) {
+            assert_true(fmt_bits(got[j]) == fmt_bits(want[j]) || (got[j] != got[j] && want[j] != want[j]));
+        }
+        cpu_backend.weight_free(cpu, &w);
+        free((void *)w.data);
+        free((void *)w.scale);
+    }
+}
+
 static void a_nan_code_takes_the_reference_path(void **state)
 {
     (void)state;
@@ -377,6 +473,8 @@ int main(void)
         cmocka_unit_test(quads_have_the_references_bits),
         cmocka_unit_test(parts_of_a_matrix_have_the_references_bits),
         cmocka_unit_test(integers_have_the_references_bits),
+        cmocka_unit_test(pairs_have_the_references_bits),
+        cmocka_unit_test(values_outside_of_pairs_have_the_references_bits),
         cmocka_unit_test(a_nan_code_takes_the_reference_path),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CPU_PLAIN_NAME "panels16-1"
+#define CPU_PLAIN_NAME "panels16-2"
 #define SHARD_2 "model-00002-of-00003.safetensors"
 
 enum { MAX_ROWS = 16, MAX_TOKENS = 128, PROMPT = 9 };

@@ -142,7 +142,7 @@ static bool is_there(const char *isa)
 
 static void every_instruction_set_meets_them(void **state)
 {
-    static const char *const isas[] = {"avx2", "avx512", "avx512vnni"};
+    static const char *const isas[] = {"avx2", "avx512", "avx512vnni", "avx512bf16"};
     (void)state;
     for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
         if (is_there(isas[i])) {
