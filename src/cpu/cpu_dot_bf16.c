@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define CHUNK 128  /* inputs: those of two panels fill a quarter of the first cache */
-#define AHEAD 2048 /* bytes from a load to the prefetch in its stream */
+#define AHEAD 4096 /* bytes from a load to the prefetch in its stream */
 #define ROWS_MAX 12
 
 /* What panels hold: codes, codes with a zero or subnormal among them, BF16, or BF16 made of codes. */
@@ -58,10 +58,10 @@ CPU_INLINE void sum_block(const kind k, const size_t np, const size_t g, const u
         for (size_t q = 0; q < np; q++) {
             load_pairs(k, p + q * stride, in[q]);
             if (ahead != 0) {
-                __builtin_prefetch(p + q * stride + ahead);
+                cpu_prefetch(p + q * stride + ahead);
             }
             if (ahead != 0 && k == VALUES) {
-                __builtin_prefetch(p + q * stride + ahead + 64);
+                cpu_prefetch(p + q * stride + ahead + 64);
             }
         }
         CPU_UNROLL

@@ -6,7 +6,7 @@
 #include "cpu/cpu_vector_avx512.inc"
 #include "ops/formats.h"
 
-#define AHEAD 1024 /* bytes from a load to the prefetch in its stream */
+#define AHEAD 2048 /* bytes from a load to the prefetch in its stream */
 #define SCALES_AHEAD 256
 #define ROWS_MAX 12
 
@@ -119,7 +119,7 @@ CPU_INLINE void sum_block(const size_t np, const size_t g, const fixed_view *w, 
         for (size_t t = 0; t < 4; t++) {
             __m512i in[CPU_PANELS_MAX];
             if (g <= 4 && t < np) {
-                __builtin_prefetch(codes + t * w->stride + ahead);
+                cpu_prefetch(codes + t * w->stride + ahead);
             }
             CPU_UNROLL
             for (size_t q = 0; q < np; q++) {
@@ -147,7 +147,7 @@ CPU_INLINE void add_group(const size_t np, const size_t g, const fixed_view *w, 
     for (size_t b = 0; b < w->k / 32; b++) {
         /* Behind the codes of these panels come those of the next ones. */
         const size_t ahead = AHEAD + (b * 256 + AHEAD < w->k * 8 ? 0 : np * w->stride - w->k * 8);
-        __builtin_prefetch(w->codes + b % np * w->stride + w->k * 8 + b * CPU_PANEL + SCALES_AHEAD);
+        cpu_prefetch(w->codes + b % np * w->stride + w->k * 8 + b * CPU_PANEL + SCALES_AHEAD);
         const float *unit = w->unit + b * g;
         __m512i sum[ROWS_MAX][CPU_PANELS_MAX];
         sum_block(np, g, w, b, ahead, sum);

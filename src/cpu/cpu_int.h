@@ -196,4 +196,8 @@ void cpu_draft_attend(ops_device *device, const ops_draft_attend_args *a);
 #define CPU_UNROLL _Pragma("GCC unroll 16")
 #endif
 
+/* A line that is read once, soon, into the second cache: more lines can be on their way there than to the first, and
+ * streams of panels want about as many as the memory's delay holds. */
+CPU_INLINE void cpu_prefetch(const void *p) { __builtin_prefetch(p, 0, 2); }
+
 #endif
