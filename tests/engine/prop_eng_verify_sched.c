@@ -247,6 +247,7 @@ static void set_costs(di_scheduler *sched)
     for (int32_t i = 0; i < a->pass.n; i++) {
         a->pass.seconds[i] = 1.0 + 0.01 * a->pass.rows[i];
     }
+    a->plain = a->pass;
     for (int32_t i = 0; i < a->proposal.n; i++) {
         a->proposal.seconds[i] = 0.01;
     }
