@@ -212,6 +212,16 @@ static void every_instruction_set_agrees(void **state)
     }
 }
 
+/* n panels of m rows of a kernel's output against the same columns of whole rows [m, out]. */
+static void expect_panels(const float *c, size_t ldc, const float *want, size_t out, size_t m, size_t panel, size_t n)
+{
+    const size_t left = out - panel * CPU_PANEL;
+    const size_t width = left < n * CPU_PANEL ? left : n * CPU_PANEL;
+    for (size_t r = 0; r < m; r++) {
+        assert_memory_equal(c + r * ldc, want + r * out + panel * CPU_PANEL, width * sizeof *c);
+    }
+}
+
 /* FP8 in quads: matrices where every block, some blocks, no block and the last panel have zeros and subnormals. */
 static void quads_have_the_references_bits(void **state)
 {
@@ -240,11 +250,7 @@ static void quads_have_the_references_bits(void **state)
                 run(ref, &w, x, (int32_t)m, want);
                 group_rows(x, m, K, grouped);
                 cpu_panels_gfni(p, panel, n, grouped, m, c, LDC);
-                for (size_t r = 0; r < m; r++) {
-                    const size_t left = OUT - panel * CPU_PANEL;
-                    const size_t width = left < n * CPU_PANEL ? left : n * CPU_PANEL;
-                    assert_memory_equal(c + r * LDC, want + r * OUT + panel * CPU_PANEL, width * sizeof *c);
-                }
+                expect_panels(c, LDC, want, OUT, m, panel, n);
             }
         }
         cpu_packed_free(p, NULL);
@@ -382,11 +388,7 @@ static void pairs_have_the_references_bits(void **state)
             for (size_t n = 1; n <= CPU_PANELS_MAX; n++) {
                 const size_t panel = (m + n) % (PANELS - n + 1);
                 cpu_dot_bf16(p, panel, n, pairs, m, c, LDC);
-                for (size_t r = 0; r < m; r++) {
-                    const size_t left = OUT - panel * CPU_PANEL;
-                    const size_t width = left < n * CPU_PANEL ? left : n * CPU_PANEL;
-                    assert_memory_equal(c + r * LDC, want + r * OUT + panel * CPU_PANEL, width * sizeof *c);
-                }
+                expect_panels(c, LDC, want, OUT, m, panel, n);
             }
         }
         cpu_packed_free(p, NULL);
