@@ -198,6 +198,6 @@ void cpu_draft_attend(ops_device *device, const ops_draft_attend_args *a);
 
 /* A line that is read once, soon, into the second cache: more lines can be on their way there than to the first, and
  * streams of panels want about as many as the memory's delay holds. */
-CPU_INLINE void cpu_prefetch(const void *p) { __builtin_prefetch(p, 0, 2); }
+static inline void cpu_prefetch(const void *p) { __builtin_prefetch(p, 0, 2); }
 
 #endif
