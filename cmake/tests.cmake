@@ -37,7 +37,7 @@ function(di_test_properties name file folder label)
     endif()
     set(sanitizer_env
         "ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1:allocator_may_return_null=1"
-        "UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1" "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1")
+        "UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1" "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:allocator_may_return_null=1")
     set_tests_properties(${name} PROPERTIES LABELS "${label};${folder}" TIMEOUT ${timeout} COST ${cost}
         ENVIRONMENT "DI_SOURCE_DIR=${CMAKE_SOURCE_DIR};DI_BUILD_DIR=${CMAKE_BINARY_DIR};DI_BIN=${CMAKE_BINARY_DIR}/deepinfer;${sanitizer_env}")
     if(directives MATCHES "serial")

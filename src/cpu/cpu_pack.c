@@ -157,6 +157,9 @@ OPS_CLONES static bool turn_pairs(uint32_t *words, size_t n)
 static bool pack_scales(const uint8_t *src, size_t n_rows, size_t groups, uint8_t *panel)
 {
     bool odd = false;
+    if (n_rows < CPU_PANEL) {
+        memset(panel, 0, groups * CPU_PANEL);
+    }
     for (size_t r = 0; r < n_rows; r++) {
         for (size_t g = 0; g < groups; g++) {
             uint8_t code = src[r * groups + g];
@@ -291,6 +294,8 @@ cpu_packed *cpu_pack(const ops_matrix *w, bool quads, cpu_store *store, pool *th
         cpu_packed_free((cpu_packed *)(void *)memory, store);
         return NULL;
     }
+    const size_t filled = layout.n_panels * layout.panel_bytes;
+    memset(run.codes + filled, 0, codes_bytes(&layout) - filled); /* a weight cache writes all of it */
     if (w->format == OPS_BF16) {
         run.scale[0] = atomic_load(&run.no_dot) ? 0.0f : 1.0f;
     }

@@ -98,7 +98,7 @@ static void the_layout_is_the_one_of_its_name(void **state)
         {OPS_BF16, false, "208dc3b3fca3b10c"},
         {OPS_FP8, false, "9c4551be9de44e4b"},
         {OPS_FP8, true, "f4bb46b6507ee04f"},
-        {OPS_FP4, false, "a846bd014debcc95"},
+        {OPS_FP4, false, "09ee3bcdfa242ca0"},
     };
     (void)state;
     assert_string_equal(CPU_KEPT_QUADS, "panels16-quads-2");
