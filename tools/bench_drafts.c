@@ -38,12 +38,6 @@ static void on_events(void *user, const di_task_event *events, size_t n)
     }
 }
 
-static int32_t random_id(uint64_t *seed)
-{
-    *seed = *seed * 6364136223846793005u + 1442695040888963407u;
-    return (int32_t)((*seed >> 33) % BENCH_ID_RANGE);
-}
-
 static di_status submit(batch *b, const bench_setup *setup, int32_t n, di_error *err)
 {
     const size_t context = (size_t)setup->context;
@@ -59,7 +53,7 @@ static di_status submit(batch *b, const bench_setup *setup, int32_t n, di_error 
         di_sampling_default(&sampling);
         sampling.temperature = 0.0f;
         for (size_t k = 0; k < context; k++) {
-            ids[k] = random_id(&seed);
+            ids[k] = bench_random_id(&seed);
         }
         const di_task_options options = {.prompt = ids,
                                          .n_prompt = context,

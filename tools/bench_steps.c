@@ -10,7 +10,7 @@
 
 enum { MAX_LAYERS = 128, MAX_EXPERTS = 384 };
 
-static int32_t random_id(uint64_t *seed)
+int32_t bench_random_id(uint64_t *seed)
 {
     *seed = *seed * 6364136223846793005u + 1442695040888963407u;
     return (int32_t)((*seed >> 33) % BENCH_ID_RANGE);
@@ -25,7 +25,7 @@ static di_status start(di_engine *engine, size_t n, text_use use, uint64_t *seed
     di_sequence *s = NULL;
     di_status status = ids != NULL ? di_sequence_new(engine, &s, err) : err_memory(err, "prompt", n * sizeof *ids);
     for (size_t i = 0; ids != NULL && i < n; i++) {
-        ids[i] = random_id(seed);
+        ids[i] = bench_random_id(seed);
     }
     if (status == DI_OK) {
         status = di_sequence_keep_logits(s, use == EVERY_ROW, err);
@@ -78,7 +78,7 @@ di_status bench_batch_step(bench_batch *b, int64_t *ns, di_error *err)
 {
     di_status status = DI_OK;
     for (int32_t i = 0; i < b->n && status == DI_OK; i++) {
-        const int32_t id = random_id(&b->seed);
+        const int32_t id = bench_random_id(&b->seed);
         status = di_sequence_feed(b->seqs[i], &id, 1, err);
     }
     const int64_t begin = clock_now_ns();

@@ -8,6 +8,8 @@
 #define BENCH_ID_RANGE 4000 /* random ids are below: every slice has so many */
 #define BENCH_OWN_TEXT 512  /* longest context of which every sequence has its own; longer ones are computed once and shared */
 
+int32_t bench_random_id(uint64_t *seed); /* 0 .. BENCH_ID_RANGE - 1 */
+
 typedef struct bench_batch { /* owner and thread: who started it */
     di_engine *engine;
     di_sequence *seqs[BENCH_MAX_BATCH];

@@ -77,6 +77,14 @@ static di_engine *open_engine(const setup *o)
     return e;
 }
 
+/* Until the lower tiers have all that was put. */
+static void write_all(di_engine *e)
+{
+    while (e->tier->n_puts > 0) {
+        eng_tier_poll(e->tier);
+    }
+}
+
 /* The tier's counters, once everything that is to be written is. */
 static eng_tier_counters close_engine(di_engine *e)
 {
@@ -378,9 +386,7 @@ static void what_a_page_holds_later_is_kept_too(void **state)
         assert_int_equal(run_cached(e, &s[i], "kept"), 0);
         kv_trim(e->kv, 0, 0);
     }
-    while (e->tier->n_puts > 0) {
-        eng_tier_poll(e->tier);
-    }
+    write_all(e);
     assert_int_equal(tier_fake_bytes(&disk, KV_DISK_UNIT), 4 * 2 * page);
     assert_int_equal(run_cached(e, &s[0], "from memory"), 256);
     di_engine_purge_cache(e, "b", 1); /* somebody else */
@@ -410,9 +416,7 @@ static void nothing_is_found_behind_a_purge_that_goes_on(void **state)
         s[i].salt = i < 3 ? 'a' : 'b';
         assert_int_equal(run_cached(e, &s[i], "kept"), 0);
     }
-    while (e->tier->n_puts > 0) {
-        eng_tier_poll(e->tier);
-    }
+    write_all(e);
     kv_trim(e->kv, 0, 0);
     (void)kv_ram_purge(e->tier->ram, NULL); /* all is on the disk alone */
     const eng_text text = {.replay = DI_REPLAY_OFF, .n_tokens = (int64_t)s[0].n};
